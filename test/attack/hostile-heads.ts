@@ -374,9 +374,9 @@ const connects: readonly Case[] = [
 ];
 
 const targets: readonly Case[] = [
+  ...casesOf("a fragment in the target", "40002", withTarget, ["/plants#x"]),
   ...casesOf("a fragment in the target", "400", withTarget, [
     "/plants#",
-    "/plants#x",
     "/#/plants",
     "#",
     "/plants?a#b",

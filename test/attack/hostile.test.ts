@@ -10,7 +10,7 @@ import { test } from "node:test";
 import { bodies } from "./hostile-bodies.ts";
 import { heads } from "./hostile-heads.ts";
 import { orders } from "./hostile-sequences.ts";
-import { nameOf, runRow, titleOf } from "./hostile.ts";
+import { idsOf, nameOf, runRow, titleOf, ways } from "./hostile.ts";
 import { plant } from "../support/requests.ts";
 import { nodes } from "../support/recipes.ts";
 import { answerTo } from "../support/exchange.ts";
@@ -47,8 +47,8 @@ function storedIn(folder: string): Readonly<Record<string, string>> {
 
 /** The program is as strict with an inherited --insecure-http-parser. */
 const settings = [
-  { env: {}, ways: [0, 1] },
-  { env: { NODE_OPTIONS: "--insecure-http-parser" }, ways: [1] }
+  { env: {}, own: ways },
+  { env: { NODE_OPTIONS: "--insecure-http-parser" }, own: ["in pieces"] }
 ] as const;
 
 for (const { path: node, version } of nodes) {
@@ -57,21 +57,22 @@ for (const { path: node, version } of nodes) {
     { concurrency: 32, timeout },
     async (t) => {
       const servers = await Promise.all(
-        settings.map(async ({ env, ways }) => {
+        settings.map(async ({ env, own }) => {
           const cwd = temporaryFolder();
           const server = await startProcess({ node, cwd, env, args: soon });
-          return { cwd, server, ways, stored: new Map<string, string>() };
+          return { cwd, server, own, stored: new Map<string, string>() };
         })
       );
       await Promise.all(
         rows.map((row, index) =>
           t.test(titleOf(row), async () => {
-            for (const { server, stored, ways } of servers) {
+            for (const { server, stored, own } of servers) {
               // Other Nodes take each row in one way on each server.
               const isOne = row.isAlone || node !== process.execPath;
-              for (const way of isOne ? ways.slice(0, 1) : ways) {
-                const name = nameOf(index, way);
-                if (row.ids.length > 0) stored.set(name, `,${row.ids.join()}`);
+              for (const way of isOne ? own.slice(0, 1) : own) {
+                const name = nameOf(index, ways.indexOf(way));
+                const ids = idsOf(row, way);
+                if (ids.length > 0) stored.set(name, `,${ids.join()}`);
                 await runRow(server.port, row, name, way);
               }
             }

@@ -9,7 +9,7 @@ import {
   type ExchangeOptions,
   type RawAnswer
 } from "../support/exchange.ts";
-import { token } from "../support/support.ts";
+import { seeded, token } from "../support/support.ts";
 
 /** In a row every plant has this name. Each run of the row replaces it by one of the same length. */
 const placeholder = "evil";
@@ -96,6 +96,14 @@ export interface Row {
 
 /** The plant of the request that follows each row. It is stored if the connection stays open. */
 const followingId = "7";
+export const following = request({
+  body: plant(followingId),
+  fields: "Connection: close\r\n"
+});
+
+/** That of a valid request before the row. */
+const firstId = "6";
+export const first = request({ body: plant(firstId) });
 
 export type Case = readonly [
   clause: string,
@@ -160,52 +168,62 @@ export const sequencesOf = (
 
 export const titleOf = ({ clause, name }: Row): string => `${clause}: ${name}`;
 
+/** How a row is sent; the valid request that follows it is in its last segment, or in one of its own. */
+export const ways = ["whole", "in pieces", "after another request"] as const;
+export type Way = (typeof ways)[number];
+
 /** A name for a row's plants that has as many bytes as the placeholder. */
 export const nameOf = (index: number, way: number): string =>
   "abcdefgh".charAt(way) +
   index.toString(36).padStart(placeholder.length - 1, "0");
 
+const isAfter = ({ isAlone }: Row, way: Way): boolean =>
+  way === "after another request" && !isAlone;
+
+/** The plants that a row stores, and those of the requests around it. */
+export const idsOf = (row: Row, way: Way): readonly string[] => [
+  ...(isAfter(row, way) ? [firstId] : []),
+  ...row.ids
+];
+
+/** A text with a name in the place of the row's. */
+export const named = (text: string, name: string): string =>
+  text.replaceAll(placeholder, name);
+
 /**
  * Runs a row, and throws unless the responses are as it says.
  *
  * @param name of its plants, as long as the placeholder
- * @param way 0: in one segment; 1: in three, the last bytes and the request after it by themselves
  */
 export async function runRow(
   port: number,
   row: Row,
   name: string,
-  way = 0,
+  way: Way = "whole",
   read?: ExchangeOptions["read"]
 ): Promise<void> {
-  const following = request({
-    body: plant(followingId),
-    fields: "Connection: close\r\n"
-  });
-  const [bytes = ""] = row.parts;
-  const parts = row.isAlone
-    ? row.parts
-    : way === 0
-      ? [bytes + following]
-      : [bytes.slice(0, -9), bytes.slice(-9), following];
-  const found = await exchange(
-    port,
-    parts.map((part) => part.replaceAll(placeholder, name)),
-    { halfClose: row.halfClose, read }
-  );
-  const all = row.closes || row.isAlone ? row.expected : `${row.expected},200`;
-  const expected = all.split(",").filter(Boolean);
-  const seen = found.map((response) => checkResponse(response, name));
-  const isExpected =
-    seen.length === expected.length &&
-    seen.every((numbers, index) =>
-      expected[index]?.split("|").some((each) => numbers.includes(Number(each)))
-    );
-  assert.ok(
-    isExpected,
-    `${seen.join(" then ")} instead of ${all}: ${found.at(-1)?.body}`
-  );
-  if (row.halfClose) return;
+  const { isAlone, halfClose } = row;
+  const [before, bytes, after] = [first, row.parts.join(""), following].map(
+    (part) => named(part, name)
+  ) as [string, string, string];
+  const parts = isAlone
+    ? row.parts.map((part) => named(part, name))
+    : {
+        "whole": [bytes + after],
+        "in pieces": [...piecesOf(bytes), after],
+        "after another request": [before + bytes + after]
+      }[way];
+  const found = await exchange(port, parts, { halfClose, read });
+  const expected = [
+    ...(isAfter(row, way) ? ["200"] : []),
+    row.expected,
+    ...(row.closes || isAlone ? [] : ["200"])
+  ];
+  assertResponses(found, expected.join());
+  for (const { status, body } of found)
+    if (status === 200)
+      assert.equal((JSON.parse(body) as { readonly name: string }).name, name);
+  if (halfClose) return;
   const closing = found.map(({ headers }) => headers["connection"] === "close");
   assert.equal(
     closing.indexOf(true),
@@ -214,8 +232,38 @@ export async function runRow(
   );
 }
 
+/** Two cuts that the bytes decide, and one before the last nine. */
+function piecesOf(bytes: string): readonly string[] {
+  const below = seeded(bytes.length);
+  const end = Math.max(0, bytes.length - 9);
+  const cuts = [below(bytes.length), below(bytes.length), end];
+  const edges = [0, ...cuts.sort((a, b) => a - b), bytes.length];
+  return edges
+    .slice(1)
+    .map((edge, index) => bytes.slice(edges[index], edge))
+    .filter(Boolean);
+}
+
+/** Throws unless each response is one of those that are expected in its place, as in a row. */
+export function assertResponses(
+  found: readonly RawAnswer[],
+  expected: string
+): void {
+  const lists = expected.split(",").filter(Boolean);
+  const seen = found.map(checkResponse);
+  const isExpected =
+    seen.length === lists.length &&
+    seen.every((numbers, index) =>
+      lists[index]?.split("|").some((each) => numbers.includes(Number(each)))
+    );
+  assert.ok(
+    isExpected,
+    `${seen.join(" then ")} instead of ${expected}: ${found.at(-1)?.body}`
+  );
+}
+
 /** Checks what holds for every response; returns its status and the number of its error. */
-function checkResponse(response: RawAnswer, name: string): readonly number[] {
+export function checkResponse(response: RawAnswer): readonly number[] {
   const { status, headers, body } = response;
   if (status >= 400) return [status, assertError(response, [status]).error];
   if (status === 100) return [status];
@@ -223,6 +271,6 @@ function checkResponse(response: RawAnswer, name: string): readonly number[] {
   assert.equal(headers["content-type"], "application/json");
   assert.equal(headers["content-length"], String(Buffer.byteLength(body)));
   assert.match(headers["date"] ?? "", / GMT$/);
-  assert.equal((JSON.parse(body) as { readonly name: string }).name, name);
+  assert.match(body, /^\{"name":".*\}\n$/);
   return [status];
 }

@@ -1,22 +1,14 @@
 /**
- * A request that is split at any byte, into segments or chunks, gets the same response. The largest
- * body of every shape gets a 200 or 400, within the time of a test and a small heap.
+ * A body that is split at any byte, into segments or chunks, gets the same response; fuzz.test.ts
+ * splits whole requests. The largest body of every shape gets a 200 or 400, within the time of a
+ * test and a small heap.
  * PLANT_TEST_ROUNDS, whatever its value: split at every byte instead of every fifth, and the bodies
  * of all shapes instead of a third of them.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { NewPlant } from "../../src/index.ts";
-import {
-  chunk,
-  chunked,
-  chunks,
-  evil,
-  length,
-  plant,
-  request,
-  utf8
-} from "./hostile.ts";
+import { chunk, request, utf8 } from "./hostile.ts";
 import { nodes } from "../support/recipes.ts";
 import { serve } from "../support/serving.ts";
 import { shapes } from "../support/shapes.ts";
@@ -113,79 +105,6 @@ for (const [what, body, status] of bodies) {
     }
   );
 }
-
-/** Whole messages, with all that a header section and a chunked body may have, valid or not. */
-const messages: readonly (readonly [
-  what: string,
-  bytes: string,
-  status: number
-])[] = [
-  [
-    "extensions and a trailer",
-    inChunks(
-      `5;a=b;c="d"\r\n${evil.slice(0, 5)}\r\n` +
-        `${chunks(evil.slice(5)).slice(0, -2)}X: y\r\n\r\n`
-    ),
-    200
-  ],
-  ["an empty line first", `\r\n${closing(evil)}`, 200],
-  [
-    "an Upgrade",
-    request({ fields: "Connection: upgrade\r\nUpgrade: a\r\n" }),
-    200
-  ],
-  ["two Hosts", request({ host: "Host: a\r\nHost: a\r\n" }), 400],
-  ["a bare LF", request({ fields: "X: y\n" }), 400],
-  ["obs-fold", request({ fields: "X: y\r\n z\r\n" }), 400],
-  [
-    "a coding and a length",
-    request({ framing: chunked + length, body: chunks(evil) }),
-    400
-  ],
-  ["two codings", request({ coding: "gzip, chunked" }), 501],
-  ["HTTP/2.0", request({ version: "HTTP/2.0" }), 505],
-  ["a chunk without a size", inChunks(`x\r\n${evil}\r\n0\r\n\r\n`), 400],
-  ["a chunk too small", inChunks(`5\r\n${evil}\r\n0\r\n\r\n`), 400],
-  ["garbage", "garbage garbage\r\n\r\n", 400],
-  ["no token", request({ fields, authorization: "" }), 401]
-];
-for (const [what, bytes, status] of messages) {
-  test(`split at any byte: ${what}`, { timeout }, async () => {
-    const whole = await outcome([bytes]);
-    assert.match(whole, new RegExp(`^\\{"shown":\\[\\{"status":${status},`));
-    for (let at = 1; at < bytes.length; at += stride) {
-      assert.equal(
-        await outcome([bytes.slice(0, at), bytes.slice(at)]),
-        whole,
-        `at ${at}`
-      );
-    }
-    assert.equal(await outcome([...bytes]), whole, "byte by byte");
-  });
-}
-
-test(
-  "two pipelined requests, split anywhere, get two responses",
-  { timeout },
-  async () => {
-    const first = request({ body: plant(1) });
-    const both = first + closing(plant(2));
-    const whole = await outcome([both]);
-    assert.equal(kept.length, 2);
-    // Every byte around the end of the first request, and each fifth elsewhere.
-    for (
-      let at = 1;
-      at < both.length;
-      at += Math.abs(at - first.length) < 20 ? 1 : 5
-    ) {
-      assert.equal(
-        await outcome([both.slice(0, at), both.slice(at)]),
-        whole,
-        `at ${at}`
-      );
-    }
-  }
-);
 
 /** A body that takes 100 times its size in memory ends the process: its heap has 64 MiB. */
 const nodeArgs = ["--max-old-space-size=64"];

@@ -22,7 +22,8 @@ import {
   temporaryTls,
   timeout
 } from "../support/serving.ts";
-import { post, readAnswers, socketFolder } from "../support/support.ts";
+import { readAnswers } from "../support/exchange.ts";
+import { post, socketFolder } from "../support/support.ts";
 import { seconds, until } from "../support/until.ts";
 
 const limits = {

@@ -40,10 +40,16 @@ const write = (socket: Socket, bytes: string | Buffer): Promise<void> =>
 
 /** At the limit, and one beyond it. */
 const edges =
-  (at: string | Buffer, beyond: string | Buffer, status: number) =>
+  (
+    limit: number,
+    at: string | Buffer,
+    beyond: string | Buffer,
+    status: number
+  ) =>
   async ({ port }: Serving): Promise<void> => {
     assert.equal((await answerTo(port, at)).status, 200);
-    assertError(await answerTo(port, beyond), [status]);
+    const { message } = assertError(await answerTo(port, beyond), [status]);
+    assert.ok(message.includes(`${limit}`), message);
     assert.equal((await answerTo(port, post(fern))).status, 200);
   };
 
@@ -82,29 +88,29 @@ const limitCases: { readonly [name in Limit]?: readonly LimitCase[] } = {
   bodyBytesMax: [
     {
       limits: { bodyBytesMax: 100 },
-      check: edges(post(plantOf(100)), post(plantOf(101)), 413)
+      check: edges(100, post(plantOf(100)), post(plantOf(101)), 413)
     },
     {
       limits: { bodyBytesMax: 100 },
-      check: edges(chunked(plantOf(100)), chunked(plantOf(101)), 413)
+      check: edges(100, chunked(plantOf(100)), chunked(plantOf(101)), 413)
     }
   ],
   headBytesMax: [
     {
       limits: { headBytesMax: 1_000 },
-      check: edges(withHeadBytes(1_000), withHeadBytes(1_001), 431)
+      check: edges(1_000, withHeadBytes(1_000), withHeadBytes(1_001), 431)
     }
   ],
   headFieldsMax: [
     {
       limits: { headFieldsMax: 10 },
-      check: edges(withFields(10), withFields(11), 431)
+      check: edges(10, withFields(10), withFields(11), 431)
     }
   ],
   nestingMax: [
     {
       limits: { nestingMax: 3 },
-      check: edges(post(nested(3)), post(nested(4)), 400)
+      check: edges(3, post(nested(3)), post(nested(4)), 400)
     }
   ],
   headMillis: [

@@ -3,12 +3,8 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { run } from "../support/in-process.ts";
-import {
-  answerTo,
-  exchange,
-  post,
-  temporaryFolder
-} from "../support/support.ts";
+import { answerTo, exchange } from "../support/exchange.ts";
+import { post, temporaryFolder } from "../support/support.ts";
 import {
   Cluster,
   rightStream,

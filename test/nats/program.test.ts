@@ -7,8 +7,8 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { openJournal } from "../../src/journal/journal.ts";
 import { run, start } from "../support/in-process.ts";
+import { answerTo } from "../support/exchange.ts";
 import {
-  answerTo,
   cleanEnvironment,
   post,
   root,

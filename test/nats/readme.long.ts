@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { openNats } from "../../src/nats/nats.ts";
 import { blockOf } from "../repository/documents.ts";
+import { answerTo } from "../support/exchange.ts";
 import {
-  answerTo,
   cleanEnvironment,
   post,
   root,

@@ -6,7 +6,8 @@ import { describe, test } from "node:test";
 import type { ConnectionOptions } from "node:tls";
 import { openNats } from "../../src/nats/nats.ts";
 import { run, start } from "../support/in-process.ts";
-import { answerTo, post, temporaryFolder } from "../support/support.ts";
+import { answerTo } from "../support/exchange.ts";
+import { post, temporaryFolder } from "../support/support.ts";
 import { certify } from "../support/tools.ts";
 import {
   Cluster,

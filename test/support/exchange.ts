@@ -1,12 +1,13 @@
-/** Raw HTTP over sockets: sends bytes as they are, reads responses strictly, and checks an Error. */
+/** Raw HTTP over sockets: sends bytes as they are, reads responses as strictly as a proxy may, and checks an Error. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, type Server, type Socket } from "node:net";
 import { setImmediate } from "node:timers/promises";
+import { headersOf, optional } from "./requests.ts";
 
 export interface RawAnswer {
   readonly status: number;
-  /** Lower-case names; the last of a repeated field. */
+  /** Lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
 }
@@ -92,15 +93,15 @@ export function readAnswers(
         const [line = "", ...fields] = bytes
           .toString("latin1", 0, end)
           .split("\r\n");
+        assert.match(line, /^HTTP\/1\.1 \d{3} [ -~]+$/);
         const headers = Object.fromEntries(
           fields.map((field) => {
-            const colon = field.indexOf(":");
-            return [
-              field.slice(0, colon).toLowerCase(),
-              field.slice(colon + 1).trim()
-            ];
+            const [, name = "", value = ""] =
+              /^([\w-]+): ([ -~]+)$/.exec(field) ?? assert.fail(field);
+            return [name.toLowerCase(), value];
           })
         );
+        assert.equal(Object.keys(headers).length, fields.length, "each once");
         const length = head ? 0 : Number(headers["content-length"] ?? 0);
         if (bytes.length < end + 4 + length) break;
         const body = bytes.toString("utf8", end + 4, end + 4 + length);
@@ -154,5 +155,8 @@ export function assertError(
   assert.deepEqual(Object.keys(answered).sort(), ["error", "message"]);
   assert.equal(Math.floor(answered.error / 100), status);
   assert.match(answered.message, /^[A-Z][^\0-\x1f\x7f]{1,498}[.…]$/);
+  const expected = headersOf(answered.error);
+  for (const name of optional)
+    assert.equal(headers[name], expected[name], `${name}, ${answered.error}`);
   return answered;
 }

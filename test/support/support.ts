@@ -14,8 +14,6 @@ import { after } from "node:test";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { until } from "./until.ts";
 
-export * from "./exchange.ts";
-
 /** The checkout: this file is in it, or what `npm test` has made of it, in test/.built. */
 export const root = dirname(
   dirname(dirname(fileURLToPath(import.meta.url).replace("test/.built/", "")))

@@ -12,7 +12,7 @@ import {
   plantText,
   readNewPlant
 } from "../../src/plant.ts";
-import { integerOf } from "../attack/fuzzmodel.ts";
+import { integerOf } from "../support/models.ts";
 import { seeded } from "../support/support.ts";
 
 type Verdict = ReturnType<typeof exactInteger>;
