@@ -1,9 +1,9 @@
 /**
- * Opening: what each state of a file's end means (crash.test.ts kills it at every step).
+ * Opening: what each state of a file's end means (histories.test.ts fails each of its steps).
  *
- * Verdicts are written out in a table, and predicted by a small model; neither uses the reader
- * under test. Lines are made here; only the checksum is zlib's (record.test.ts checks it).
- * PLANT_TEST_ROUNDS, whatever its value: changes at every byte instead of every third.
+ * Verdicts are written out in the table of ends, and predicted by a small model; neither uses the
+ * reader under test. PLANT_TEST_ROUNDS, whatever its value: changes at every byte instead of every
+ * third.
  */
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
@@ -32,9 +32,25 @@ import {
   token
 } from "../support/support.ts";
 import {
+  bytesOf,
+  C,
+  changed,
+  clean,
+  completedOf,
+  end,
+  ends,
+  fresh,
+  nuls,
+  refused,
+  six,
+  torn,
+  unterminated,
+  type End,
+  type Verdict
+} from "../support/ends.ts";
+import {
   at,
   diskWith,
-  headerStart,
   header,
   headerBytes,
   lineOf,
@@ -44,320 +60,43 @@ import {
 import { SimulatedDisk } from "../support/simdisk.ts";
 import { readableByAll } from "../support/tools.ts";
 
-const bytesOf = (...parts: readonly (Buffer | string)[]): Buffer =>
-  Buffer.concat(parts.map((part) => Buffer.from(part)));
-const nuls = (count: number): Buffer => Buffer.alloc(count);
-/** While `synced` has three digits all records have one length, and the n-th begins here. */
-const size = record(1, 133).length;
-const place = (seq: number): number => 133 + (seq - 1) * size;
-
-/** Three batches of two records. The last one is uncertified: C is `place(5)`. */
-const four = bytesOf(
-  header,
-  record(1, 133),
-  record(2, 133),
-  record(3, place(3)),
-  record(4, place(3))
-);
-const C = place(5);
-const fifth = record(5, C);
-const sixth = record(6, C);
-const six = bytesOf(four, fifth, sixth);
-const end = six.length;
-
-const changed = (
-  file: Buffer,
-  offset: number,
-  bytes: Buffer | string
-): Buffer =>
-  bytesOf(
-    file.subarray(0, offset),
-    bytes,
-    file.subarray(offset + Buffer.from(bytes).length)
-  );
-const capitals = (line: string): string =>
-  line.replace(/[\da-f]{8}(?="}\n$)/, (crc) => crc.toUpperCase());
-/** The crc of this one has letters. */
-const lettered =
-  Array.from({ length: 99 }, (_, id) =>
-    record(7, C, `{"id":${id},"name":""}`)
-  ).find((line) => capitals(line) !== line) ?? "";
-
-type Verdict =
-  | { readonly kind: "new" | "clean" | "unterminated" }
-  | { readonly kind: "torn" | "refused"; readonly at: number };
-const fresh: Verdict = { kind: "new" };
-const clean: Verdict = { kind: "clean" };
-const unterminated: Verdict = { kind: "unterminated" };
-const torn = (offset: number): Verdict => ({ kind: "torn", at: offset });
-const refused = (offset: number): Verdict => ({ kind: "refused", at: offset });
-
-const mib = 2 ** 20;
-const long = record(7, end, `{"id":1,"name":"${"ü".repeat(mib / 2)}"}`);
-const table: readonly (readonly [
-  says: string,
-  file: Buffer | undefined,
-  verdict: Verdict
-])[] = [
-  ["no file", undefined, fresh],
-  ["an empty file", bytesOf(""), fresh],
-  [
-    "a part of a header, NULs up to its length",
-    bytesOf(header.slice(0, 70), nuls(63)),
-    fresh
-  ],
-  [
-    "the same and one NUL more",
-    bytesOf(header.slice(0, 70), nuls(64)),
-    refused(0)
-  ],
-  [
-    "a header with a NUL for its LF",
-    bytesOf(header.slice(0, -1), nuls(1)),
-    fresh
-  ],
-  ["a header without its LF", bytesOf(header.slice(0, -1)), unterminated],
-  [
-    "a header without its LF, then two NULs",
-    bytesOf(header.slice(0, -1), nuls(2)),
-    refused(0)
-  ],
-  ["133 NULs", nuls(133), fresh],
-  ["134 NULs", nuls(134), refused(0)],
-  [
-    "a header without its last byte but one, a NUL, an LF",
-    bytesOf(header.slice(0, -2), nuls(1), "\n"),
-    refused(0)
-  ],
-  [
-    "a header with a wrong checksum, a NUL for its LF",
-    bytesOf(lineOf(headerStart(), "00000000").slice(0, -1), nuls(1)),
-    refused(0)
-  ],
-  [
-    "a part of a header with a UUID in capitals",
-    bytesOf(header.slice(0, 45), "5F0C"),
-    refused(0)
-  ],
-  [
-    "a part of a header with another's UUID",
-    bytesOf(header.slice(0, 45), "T:Z"),
-    refused(0)
-  ],
-  [
-    "a part of a header with another member after its UUID",
-    bytesOf(header.slice(0, 81), '","bt":'),
-    refused(0)
-  ],
-  ["half a header and an LF", bytesOf(header.slice(0, 70), "\n"), refused(0)],
-  [
-    "half a header, NULs, text",
-    bytesOf(header.slice(0, 70), nuls(9), "a"),
-    refused(0)
-  ],
-  [
-    "a text that begins like a header",
-    bytesOf('{"journal":"systemd'),
-    refused(0)
-  ],
-  ["a record and no header", bytesOf(record(1, 0)), refused(0)],
-  [
-    "a header of another",
-    bytesOf(lineOf(headerStart().replace("plant", "plane"))),
-    refused(0)
-  ],
-  [
-    "a header of version 2",
-    bytesOf(lineOf(headerStart().replace('"version":1', '"version":2'))),
-    refused(0)
-  ],
-  [
-    "a header with a wrong checksum",
-    bytesOf(lineOf(headerStart(), "00000000")),
-    refused(0)
-  ],
-  [
-    "the same without LF",
-    bytesOf(lineOf(headerStart(), "00000000").slice(0, -1)),
-    refused(0)
-  ],
-  ["a header in CRLF", bytesOf(header.slice(0, -1), "\r\n"), refused(0)],
-  [
-    "a header, no LF, a record",
-    bytesOf(header.slice(0, -1), record(1, 132)),
-    refused(0)
-  ],
-  ["a NUL in the header", changed(six, 20, nuls(1)), refused(0)],
-
-  [
-    "a batch of more than 64 KiB",
-    bytesOf(
-      header,
-      ...Array.from({ length: 900 }, (_, n) => record(n + 1, 133))
-    ),
-    clean
-  ],
-  ["a record of a mebibyte", bytesOf(six, long), clean],
-  [
-    "a bad line before the last certified one",
-    changed(six, place(1) + 20, "x"),
-    clean
-  ],
-  [
-    "NULs before the last certified line",
-    changed(six, place(2) + 20, nuls(9)),
-    clean
-  ],
-  ["wrong numbers before it", changed(six, place(2), record(9, 133)), clean],
-
-  [
-    "a bad last certified line",
-    changed(six, place(4) + 20, "x"),
-    refused(place(4))
-  ],
-  ["NULs in it", changed(six, place(4) + 20, nuls(9)), refused(place(4))],
-  [
-    "a blank line in its place",
-    changed(six, C - 1, "\n").fill("\n", place(4), C),
-    refused(C - 1)
-  ],
-  [
-    "an acknowledged line gone",
-    bytesOf(six.subarray(0, place(2)), six.subarray(place(3))),
-    refused(place(4))
-  ],
-  [
-    "a line that claims more than the file",
-    bytesOf(six, record(7, 999)),
-    refused(end)
-  ],
-  [
-    "a line that claims itself",
-    bytesOf(six, record(7, end + size)),
-    refused(end)
-  ],
-  [
-    "a line that claims into another",
-    bytesOf(six, record(7, end + 9), record(8, end + 9)),
-    refused(end)
-  ],
-  [
-    "a line that claims up to the LF before it",
-    bytesOf(six, record(7, end - 1)),
-    refused(place(6))
-  ],
-  [
-    "a line that claims more than the file, and one after it",
-    bytesOf(six, record(7, 999), record(8, end + size)),
-    refused(end + size)
-  ],
-
-  [
-    "a first line without its LF",
-    bytesOf(header, record(1, 133).slice(0, -1)),
-    unterminated
-  ],
-  ["a mebibyte without its LF", bytesOf(six, long.slice(0, -1)), unterminated],
-
-  ["any text without LF", bytesOf(six, "hello"), torn(end)],
-  ["a mebibyte of NULs", bytesOf(six, nuls(mib)), torn(end)],
-  [
-    "NULs in the last line",
-    changed(six, place(6) + 20, nuls(9)),
-    torn(place(6))
-  ],
-  [
-    "NULs in the last write, a good line after it",
-    changed(six, C + 20, nuls(9)),
-    torn(C)
-  ],
-  [
-    "a bad line, NULs in the next",
-    changed(changed(six, C + 20, "x"), end - 9, nuls(9)),
-    torn(C)
-  ],
-  [
-    "a last line's checksum in capitals, no LF",
-    bytesOf(six, capitals(lettered).slice(0, -1)),
-    torn(end)
-  ],
-  ["a mebibyte, unfinished", bytesOf(six, long.slice(0, -9)), torn(end)],
-
-  ["a bad first line of the last write", changed(six, C + 20, "x"), refused(C)],
-  [
-    "a bad line, half a line after it",
-    changed(six, C + 20, "x").subarray(0, -9),
-    refused(C)
-  ],
-  ["a checksum in capitals", bytesOf(six, capitals(lettered)), refused(end)],
-  ["a first seq of 2", bytesOf(header, record(2, 133)), refused(133)],
-  [
-    "a synced of an older write",
-    bytesOf(six, record(7, place(3))),
-    refused(end)
-  ],
-  ["a first synced of 0", bytesOf(header, record(1, 0)), refused(133)],
-  ["a blank line after the header", bytesOf(header, "\n"), refused(133)],
-  [
-    "a blank line within the last write",
-    bytesOf(four, fifth, "\n", sixth),
-    refused(place(6))
-  ],
-  // Only the torn write certifies the one before it.
-  [
-    "a bad line in the last certified write, a torn write after it",
-    bytesOf(changed(six, C + 20, "x"), nuls(size - 1), "\n", record(8, end)),
-    refused(C)
-  ],
-  [
-    "NULs in the last certified write, a torn write after it",
-    bytesOf(
-      changed(six, C + 20, nuls(9)),
-      nuls(size - 1),
-      "\n",
-      record(8, end)
-    ),
-    refused(C)
-  ],
-  [
-    "a torn write after a certified one, which is whole",
-    bytesOf(six, nuls(size - 1), "\n", record(8, end)),
-    torn(end)
-  ],
-  ["a plant that is no object", bytesOf(six, record(7, C, "7")), refused(end)],
-  ["an object that is no plant", bytesOf(six, record(7, C, '{"id":7}')), clean]
-];
-
 /** Where files are put and looked at: a real folder or a simulated disk. */
 interface Place {
   readonly path: string;
   readonly disk: Disk;
   bytes(name: string): Buffer;
-  /** All files but the lock's and marks. */
+  /** All files but the lock's, marks and FILE.rewrite. */
   names(): readonly string[];
 }
 
-function real(file?: Buffer): Place {
+function real(file?: Buffer, copy?: string): Place {
   const folder = temporaryFolder();
   if (file) writeFileSync(join(folder, "plants.ndjson"), file);
+  if (copy !== undefined)
+    writeFileSync(join(folder, "plants.ndjson.rewrite"), copy);
   return {
     path: join(folder, "plants.ndjson"),
     disk: realDisk,
     bytes: (name) => readFileSync(name),
     names: () =>
       readdirSync(folder)
-        .filter((name) => !/\.(?:lock|closed)-/.test(name))
+        .filter((name) => !/\.(?:lock-|closed-|rewrite$)/.test(name))
         .sort()
         .map((name) => join(folder, name))
   };
 }
 
-function simulated(file?: Buffer, disk = new SimulatedDisk()): Place {
+function simulated(
+  file?: Buffer,
+  copy?: string,
+  disk = new SimulatedDisk()
+): Place {
   if (file) disk.put("/plants.ndjson", file);
+  if (copy !== undefined) disk.put("/plants.ndjson.rewrite", Buffer.from(copy));
   return {
     path: "/plants.ndjson",
     disk,
-    names: () => disk.files(),
+    names: () => disk.files().filter((name) => !name.endsWith(".rewrite")),
     bytes: (name) => disk.bytes(name) ?? assert.fail(`no file ${name}`)
   };
 }
@@ -439,9 +178,11 @@ function describeError(error: unknown, expectedPath: string): string {
 /** Opens the file, and fails unless everything that the verdict says is so. */
 async function check(
   { path, disk, bytes, names }: Place,
-  verdict: Verdict
+  verdict: Verdict,
+  completed?: Buffer
 ): Promise<void> {
-  const before = names().includes(path) ? Buffer.from(bytes(path)) : nuls(0);
+  const there = names().includes(path) ? Buffer.from(bytes(path)) : nuls(0);
+  const before = verdict.kind === "refused" ? there : (completed ?? there);
   const warnings: string[] = [];
   // A small window of keys is made in no time.
   const limits = { keysBytesMax: 4096 };
@@ -519,15 +260,23 @@ function assertAppended(file: Buffer, opened: Buffer): void {
 }
 
 /**
- * Checks a file on a real disk, on a simulated one, and there with the mark of a closed journal:
- * that refuses what is not clean.
+ * Checks an end on a real disk, on a simulated one, and there with the mark of a closed journal: that
+ * refuses what is not clean.
  */
-async function checkAll(file: Buffer | undefined, verdict: Verdict) {
+async function checkAll(state: End) {
+  const { file, verdict, copy } = state;
+  const completed = completedOf(state);
+  for (const place of [real(file, copy), simulated(file, copy)]) {
+    await check(place, verdict, completed);
+    const left = place.disk.look(`${place.path}.rewrite`);
+    const isLeft = verdict.kind === "refused" && copy !== undefined;
+    assert.equal(left !== undefined, isLeft, "FILE.rewrite");
+  }
+  if (copy !== undefined) return;
+
   const disk = new SimulatedDisk();
-  const closed = simulated(file, disk);
+  const closed = simulated(file, undefined, disk);
   disk.markClosed(closed.path);
-  await check(real(file), verdict);
-  await check(simulated(file), verdict);
   if (!file || /^(?:clean|refused)$/.test(verdict.kind))
     return check(closed, verdict);
   const at = { new: 0, unterminated: file.length };
@@ -558,11 +307,11 @@ const made = await (async () => {
 const realHeader = made.toString("latin1", 0, 133);
 
 // One test for all rows: a fault in the source changes many verdicts, and each takes one line.
-test("each state of a file opens as the table says", async () => {
+test("each end of a file opens as the table says", async () => {
   const differences: string[] = [];
-  for (const [says, file, verdict] of table) {
+  for (const [says, state] of Object.entries(ends)) {
     try {
-      await checkAll(file, verdict);
+      await checkAll(state);
     } catch (error) {
       differences.push(`${says}: ${messageOf(error)}`);
     }
@@ -635,6 +384,22 @@ function verdictOf(word: string, lineEnd: number): Verdict {
       return assert.fail(`no verdict is called ${word}`);
   }
 }
+
+test("a copy is written from its offset on, and no byte before it is truncated", async () => {
+  for (const [says, { file, copy, rewritten, verdict }] of Object.entries(
+    ends
+  )) {
+    if (verdict.kind === "refused" || rewritten === undefined) continue;
+    const { path } = real(file, copy);
+    const truncated: number[] = [];
+    const disk = diskWith(({ truncate }) => ({
+      truncate: (to) => void (truncated.push(to), truncate(to))
+    }));
+    const limits = { keysBytesMax: 1 };
+    await (await openJournal(path, { disk, limits })).close();
+    assert.deepEqual(truncated, [rewritten], says);
+  }
+});
 
 test("a line at X, with its LF or without, and what follows it, opens as the table says", async () => {
   const differences: string[] = [];
@@ -789,7 +554,7 @@ test("a lock decides before what can be read, and that before what the file has"
   ]) {
     for (const [index, [code]] of faults.entries()) {
       const disk = new SimulatedDisk();
-      const { path } = simulated(file, disk);
+      const { path } = simulated(file, undefined, disk);
       for (const [, arrange] of faults.slice(index)) await arrange(disk, path);
       await assert.rejects(openJournal(path, { disk }), { code });
       assert.deepEqual(disk.bytes(path), file, "a refusal touches nothing");
