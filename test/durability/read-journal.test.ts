@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { setImmediate } from "node:timers/promises";
 import { test } from "node:test";
 import {
   JournalError,
@@ -12,6 +11,7 @@ import {
 } from "../../src/index.ts";
 import { header, journalWith, record } from "../support/journals.ts";
 import { placeIn, temporaryFolder } from "../support/support.ts";
+import { until } from "../support/until.ts";
 
 const key = "GZvgPTXzRR2v5tOmMDnAFg";
 
@@ -58,7 +58,7 @@ test("readJournal beside a journal that this process writes has every plant ackn
     for (; isWriting && acknowledged < 1_000_000; acknowledged++)
       await journal.append({ id: BigInt(acknowledged + 1), name });
   })();
-  while (acknowledged < 30) await setImmediate();
+  await until("30 are acknowledged", () => acknowledged >= 30);
   for (let round = 0; round < 20; round++) {
     const before = acknowledged;
     let seq = 0;
