@@ -17,6 +17,7 @@ import {
 } from "../../src/nats/nats.ts";
 import { temporaryFolder } from "../support/support.ts";
 import { until } from "../support/until.ts";
+import { Proxy } from "./proxy.ts";
 
 /** The server's binary, or why there is none. */
 function findBinary():
@@ -99,6 +100,9 @@ export interface ClusterOptions {
 
   readonly servers?: number;
 
+  /** Each route goes through a proxy of its own: `cluster.route`. */
+  readonly hasProxies?: boolean;
+
   /** The program that the servers begin with. Default: the one that all tests use. */
   readonly binary?: string | undefined;
 
@@ -135,15 +139,18 @@ export class Cluster {
   readonly folder: string;
 
   readonly #options: ClusterOptions;
+  readonly #routes: readonly (readonly Proxy[])[];
 
   private constructor(
     folder: string,
     servers: readonly Server[],
-    options: ClusterOptions
+    options: ClusterOptions,
+    routes: readonly (readonly Proxy[])[] = []
   ) {
     this.folder = folder;
     this.servers = servers;
     this.#options = options;
+    this.#routes = routes;
   }
 
   /** Starts the servers and waits until all are ready; ends them after the tests of the file, or
@@ -176,10 +183,18 @@ export class Cluster {
     const folder = temporaryFolder();
     const ports = await freePorts(3 * count);
     const routes = ports.slice(2 * count);
+
+    // A later server connects to the earlier ones: there is one proxy for two servers.
+    const proxies = await Promise.all(
+      (options.hasProxies ? routes : []).map((_, index) =>
+        Promise.all(routes.slice(0, index).map((port) => Proxy.before(port)))
+      )
+    );
     const servers = routes.map((_, index) => {
       const config = join(folder, `n${index + 1}.conf`);
-      const others = routes
-        .filter((_, to) => to !== index)
+      const others = (proxies[index] ?? [])
+        .map(({ port }) => port)
+        .concat(options.hasProxies ? (routes[index] ?? 0) : routes)
         .map((port) => `nats://route:routepw@127.0.0.1:${port}`);
       const text =
         options.template === undefined
@@ -197,7 +212,15 @@ export class Cluster {
         process: spawnServer(config, folder, name, options.binary)
       };
     });
-    return new Cluster(folder, servers, options);
+    return new Cluster(folder, servers, options, proxies);
+  }
+
+  /** The proxy on the route between two servers. */
+  route(one: Server, other: Server): Proxy {
+    const [to = 0, from = 0] = [one, other]
+      .map((server) => this.servers.indexOf(server))
+      .sort((a, b) => a - b);
+    return this.#routes[from]?.[to] ?? assert.fail("no proxies");
   }
 
   /** The address of a stream on these servers, or on proxies before them. */
@@ -377,7 +400,13 @@ export class Cluster {
 export interface StreamInfo {
   readonly error?: unknown;
   readonly state?: { readonly last_seq: number; readonly num_deleted?: number };
-  readonly cluster?: { readonly leader?: string };
+  readonly cluster?: {
+    readonly leader?: string;
+    readonly replicas?: readonly {
+      readonly name: string;
+      readonly current: boolean;
+    }[];
+  };
 }
 
 export const rightStream = (name: string) => ({
@@ -414,7 +443,7 @@ function configOf(
   folder: string,
   options: ClusterOptions
 ): string {
-  const count = others.length + 1;
+  const count = ports.length / 3;
   const { sync = "always", users = "", domain = "", tls } = options;
   const name = `n${index + 1}`;
   const { host, port, monitor } = placeOf(index, ports, options);
@@ -425,6 +454,7 @@ function configOf(
   name: plants, listen: "127.0.0.1:${ports[2 * count + index]}"
   authorization { user: route, password: routepw, timeout: 2 }
   routes: [ ${others.join(", ")} ]
+  ${options.hasProxies ? 'advertise: "127.0.0.1:1"' : ""}
 }`;
   mkdirSync(join(folder, name));
   return `server_name: ${name}

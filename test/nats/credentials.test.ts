@@ -10,8 +10,8 @@ import { openNats, type NatsOptions } from "../../src/nats/nats.ts";
 import { fern } from "../support/journals.ts";
 import { Cluster, storeOne, withCluster } from "./cluster.ts";
 import { Fake, openFake, refused } from "./fake.ts";
-import { proxied } from "./load.ts";
 import { createKey, credsOf, jwtOf } from "./nkeys.ts";
+import { proxied } from "./proxy.ts";
 import { seconds, until } from "../support/until.ts";
 
 const timeout = seconds(60);

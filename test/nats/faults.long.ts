@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { Cluster, withCluster } from "./cluster.ts";
-import { proxied, underLoad } from "./load.ts";
+import { underLoad } from "./load.ts";
+import { proxied } from "./proxy.ts";
 import { seconds } from "../support/until.ts";
 
 const outageMillis = 20_000;

@@ -1,7 +1,6 @@
 /** Plants over HTTP on a replicated store, and what the stream holds of them afterwards. */
 import assert from "node:assert/strict";
-import { connect, createServer, type Socket } from "node:net";
-import { after, type TestContext } from "node:test";
+import type { TestContext } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { createPlantServer } from "../../src/index.ts";
 import { decodeMessage } from "../../src/nats/message.ts";
@@ -159,78 +158,4 @@ export async function underLoad(
     `plants are stored again by themselves: ${load.gapMillisMax} ms`
   );
   return compared;
-}
-
-/** Proxies before all servers, and the option that connects through them. */
-export async function proxied(cluster: Cluster) {
-  const proxies = await Promise.all(
-    cluster.servers.map(({ port }) => Proxy.before(port))
-  );
-  return { proxies, ports: proxies.map(({ port }) => port) };
-}
-
-/** A proxy before a port, whose ways can be closed one by one. */
-export class Proxy {
-  port = 0;
-
-  /** Bytes from the server are lost. */
-  isMute = false;
-
-  /** The time that bytes take in each direction. */
-  delayMillis = 0;
-
-  /** How many bytes from the server were lost. */
-  lost = 0;
-
-  /** Changes what the client says. */
-  rewrite: (bytes: Buffer) => Buffer = (bytes) => bytes;
-  readonly #sockets = new Set<Socket>();
-
-  static async before(target: number): Promise<Proxy> {
-    const proxy = new Proxy();
-    proxy.port = await listen(
-      createServer((client) =>
-        proxy.#join(client, connect(target, "127.0.0.1"))
-      )
-    );
-    after(() => proxy.cut());
-    return proxy;
-  }
-
-  /** Changes every message id of the client. */
-  set ids(change: (line: string) => string) {
-    this.rewrite = (bytes) =>
-      Buffer.from(
-        bytes.toString("latin1").replace(/Nats-Msg-Id: [\da-f]{27}/g, change),
-        "latin1"
-      );
-  }
-
-  /** Ends all connections. */
-  cut(): void {
-    for (const socket of this.#sockets) socket.destroy();
-  }
-
-  #join(client: Socket, server: Socket): void {
-    for (const [socket, other] of [
-      [client, server],
-      [server, client]
-    ] as const) {
-      this.#sockets.add(socket);
-      socket.setNoDelay(true).on("error", () => undefined);
-      socket.on("close", () => {
-        this.#sockets.delete(socket);
-        other.destroy();
-      });
-    }
-    const send = (socket: Socket, bytes: Buffer): unknown =>
-      this.delayMillis === 0
-        ? socket.write(bytes)
-        : globalThis.setTimeout(() => socket.write(bytes), this.delayMillis);
-    client.on("data", (bytes) => send(server, this.rewrite(bytes)));
-    server.on("data", (bytes) => {
-      if (this.isMute) this.lost += bytes.length;
-      else send(client, bytes);
-    });
-  }
 }

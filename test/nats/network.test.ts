@@ -5,7 +5,8 @@ import { describe, test } from "node:test";
 import { fern } from "../support/journals.ts";
 import { Cluster, freePorts, storeOne, withCluster } from "./cluster.ts";
 import { outcomeOf, refused } from "./fake.ts";
-import { proxied, underLoad } from "./load.ts";
+import { underLoad } from "./load.ts";
+import { proxied } from "./proxy.ts";
 import { seconds, until } from "../support/until.ts";
 
 const timeout = seconds(60);

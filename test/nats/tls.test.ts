@@ -17,7 +17,7 @@ import {
   withCluster
 } from "./cluster.ts";
 import { Fake, refused } from "./fake.ts";
-import { Proxy } from "./load.ts";
+import { Proxy } from "./proxy.ts";
 import { seconds, until } from "../support/until.ts";
 
 const timeout = seconds(60);

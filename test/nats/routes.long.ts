@@ -1,0 +1,127 @@
+/** Routes between the servers that are slow or blocked, and an import that is taken away: what a
+ * check of all servers makes of it. */
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { describe, test } from "node:test";
+import { seconds, until } from "../support/until.ts";
+import { Cluster, withCluster } from "./cluster.ts";
+import { outcomeOf } from "./fake.ts";
+import { compare, Load, serve, underLoad } from "./load.ts";
+
+const timeout = seconds(180);
+const cluster = await Cluster.start({ hasProxies: true });
+const fern = { id: 1n, name: "Fern" };
+
+/** The servers that hold a stream: its leader, and the others. */
+async function holdersOf(stream: string) {
+  const leader = await cluster.leader(stream);
+  const [one = assert.fail(), other = assert.fail()] = cluster.servers.filter(
+    (server) => server !== leader
+  );
+  return { leader, one, other };
+}
+
+describe(
+  "a check of all servers",
+  { ...withCluster, timeout, concurrency: 1 },
+  () => {
+    test("stops nothing while a replica is behind: the leader calls it not current", async (t) => {
+      const limits = { checkMillis: 20 };
+      await underLoad(
+        t,
+        cluster,
+        async ({ stream, load, warnings }) => {
+          const { leader, one } = await holdersOf(stream);
+          const route = cluster.route(leader, one);
+          route.delayMillis = 50;
+          await until("it is behind", async () => {
+            const { cluster: { replicas = [] } = {} } =
+              await cluster.info(stream);
+            return replicas.some(
+              ({ name, current }) => name === one.name && !current
+            );
+          });
+          await load.more(2_000);
+          route.delayMillis = 0;
+          assert.deepEqual([warnings, [...load.refused]], [[], []]);
+        },
+        { limits }
+      );
+    });
+    test("over a server whose route to a replica is blocked is left for the next server: no plant is refused", async (t) => {
+      // Hosts are tried in the order of the address.
+      t.mock.method(Math, "random", () => 0.5);
+      await cluster.create("blocked");
+      const { leader, one, other } = await holdersOf("blocked");
+      const warnings: string[] = [];
+      const store = await cluster.open("blocked", {
+        user: "admin",
+        query: "?servers=servers",
+        ports: [one.port, leader.port],
+        limits: { checkMillis: 500 },
+        warn: (line) => warnings.push(line)
+      });
+      const load = new Load(await serve(store), 8);
+      await load.more(200);
+      const route = cluster.route(one, other);
+      route.isBlocked = true;
+      await until("the next server acknowledges", () =>
+        warnings.includes("plants are acknowledged again")
+      );
+      await load.more(500);
+      await load.end();
+      await store.close();
+      route.isBlocked = false;
+      route.cut();
+      const silent = RegExp(`not verified: that ${other.name} syncs`);
+      assert.match(warnings[0] ?? "", silent);
+      assert.deepEqual([warnings.length, [...load.refused]], [2, []]);
+      const { missing, twice } = await compare(
+        cluster,
+        load.acknowledged,
+        "blocked"
+      );
+      assert.deepEqual([missing, twice], [0, 0]);
+    });
+    test("refuses plants once the import was taken away, by one line for each address, until it is back", async () => {
+      await cluster.create("imported");
+      const warnings: string[] = [];
+      const store = await cluster.open("imported", {
+        user: "admin",
+        query: "?servers=servers",
+        limits: {
+          checkMillis: 500,
+          noProgressMillis: 500,
+          unreachableMillis: 500,
+          appendMillis: 2_000
+        },
+        warn: (line) => warnings.push(line)
+      });
+      assert.equal(await outcomeOf(store.append(fern)), "stored");
+      const configs = cluster.servers.map(({ config }) =>
+        readFileSync(config, "utf8")
+      );
+      const reload = (change: (text: string) => string) => {
+        for (const [index, { config, process }] of cluster.servers.entries()) {
+          writeFileSync(config, change(configs[index] ?? ""));
+          process.kill("SIGHUP");
+        }
+      };
+      reload((text) => text.replace(/imports: \[[^\]]*\],/, ""));
+      await until("it is refused", () => !store.stats.isReachable);
+      assert.equal(await outcomeOf(store.append(fern)), "unreachable");
+      assert.match(warnings.join("\n"), /not verified: .*must be \$SYS/);
+      assert.equal(
+        new Set(warnings.map((line) => line.split(": ")[0])).size,
+        warnings.length,
+        warnings.join("\n")
+      );
+      reload((text) => text);
+      await until(
+        "it is back",
+        async () => (await outcomeOf(store.append(fern))) === "stored"
+      );
+      await store.close();
+    });
+  }
+);
