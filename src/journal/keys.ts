@@ -7,8 +7,8 @@
 import { hash, randomBytes } from "node:crypto";
 import { conflict } from "../store.ts";
 import { ifPossible } from "../failure.ts";
-import { blocksOf, find, type Bytes } from "./lines.ts";
-import { decodeKeyed, headerBytes, keyMark, lineFeed } from "./record.ts";
+import { find, linesOf, type Bytes } from "./lines.ts";
+import { headerBytes, keyMark, lineFeed } from "./record.ts";
 
 /** The parts of the window whose age is known. */
 const partsMax = 64;
@@ -120,7 +120,7 @@ export class KeyWindow {
   /**
    * Moves the end over a file whose end is clean, and remembers its records with a key. Reads the
    * window, or the last line if that is longer. A file without keys costs the read and a search of
-   * each block.
+   * each block. Any bad line counts as one without a key.
    */
   addFile(file: Bytes) {
     const size = file.size();
@@ -128,25 +128,8 @@ export class KeyWindow {
     this.skip(start - headerBytes);
     if (find(file, keyMark, start, size) === size)
       return this.skip(size - start);
-    for (const { offset, end, bytes } of blocksOf(file, start, size)) {
-      if (bytes) this.#addBlock(bytes);
-      else this.skip(Math.min(end + 1, size) - offset);
-    }
-  }
-
-  /** Moves the end over whole lines. Any bad line counts as one without a key. */
-  #addBlock(bytes: Buffer) {
-    let mark = -1;
-    for (let start = 0, next; start < bytes.length; start = next) {
-      if (mark < start) mark = bytes.indexOf(keyMark, start);
-      if (mark < 0) return this.skip(bytes.length - start);
-      const lf = bytes.indexOf(lineFeed, start);
-      next = lf < 0 ? bytes.length : lf + 1;
-      const isKeyed = mark < next;
-      const { key, plant = "" } =
-        (isKeyed && decodeKeyed(bytes, start, mark, lf)) || {};
-      this.add(key, plant, next - start);
-    }
+    for (const { record, offset, end } of linesOf(file, start, size))
+      this.add(record?.key, record?.plant ?? "", end - offset);
   }
 
   /** Moves the end over the lines of a batch, and remembers the records with a key. */

@@ -26,17 +26,6 @@ export interface Line {
   readonly record: DecodedRecord | undefined;
 }
 
-/** Whole lines, or one long line. */
-interface Block {
-  readonly offset: number;
-
-  /** The offset of the last LF, or the size of the file. */
-  readonly end: number;
-
-  /** Undefined for a line that is too long to be read. */
-  readonly bytes: Buffer | undefined;
-}
-
 /** The bytes of one read. */
 export const blockBytes = 64 * 1024;
 
@@ -50,45 +39,29 @@ export function* linesOf(
   from: number,
   size: number
 ): Generator<Line, void> {
-  for (const { offset, end, bytes } of blocksOf(file, from, size)) {
-    if (!bytes) yield lineAt(offset, end, size, undefined);
-    let index = 0;
-    while (bytes && index < bytes.length) {
-      const lf = bytes.indexOf(lineFeed, index);
-      const next = lf < 0 ? bytes.length : lf;
-      const text = bytes.subarray(index, next);
-      yield lineAt(offset + index, offset + next, size, text);
-      index = next + 1;
-    }
-  }
-}
-
-/** Yields blocks from an offset on, at which a line begins. The last line may have no LF. */
-export function* blocksOf(
-  file: Bytes,
-  from: number,
-  size: number
-): Generator<Block, void> {
   for (let offset = from; offset < size;) {
     const block = file.read(offset, Math.min(blockBytes, size - offset));
 
     // Another process may truncate the file meanwhile.
     if (block.length === 0) return;
 
-    const lf = block.lastIndexOf(lineFeed);
-    let end = offset + lf;
-    let bytes: Buffer | undefined = block.subarray(0, lf + 1);
+    let start = 0;
+    for (;;) {
+      const lf = block.indexOf(lineFeed, start);
+      if (lf < 0) break;
+      const text = block.subarray(start, lf);
+      yield lineAt(offset + start, offset + lf, size, text);
+      start = lf + 1;
+    }
+    offset += start;
+    if (start > 0) continue;
 
     // A line longer than a block is read once its end is found, unless it is too long.
-    if (lf < 0) {
-      end = find(file, "\n", offset + block.length, size);
-      bytes =
-        end - offset < lineBytesMax
-          ? file.read(offset, Math.min(end + 1, size) - offset)
-          : undefined;
-    }
-    yield { offset, end, bytes };
-    offset = end + 1;
+    const lf = find(file, "\n", offset + block.length, size);
+    const isTooLong = lf - offset >= lineBytesMax;
+    const text = isTooLong ? undefined : file.read(offset, lf - offset);
+    yield lineAt(offset, lf, size, text);
+    offset = lf + 1;
   }
 }
 

@@ -6,10 +6,10 @@ import { newPlantOf, type NewPlant } from "../plant.ts";
 import { checkFlushed, findClosedMark } from "./closed.ts";
 import { asJournalError, attempt, JournalError } from "./error.ts";
 import { openToRead, pathOf, realDisk } from "./files.ts";
-import { blockBytes, linesOf, type Bytes, type Line } from "./lines.ts";
+import { blockBytes, linesOf, type Bytes } from "./lines.ts";
 import { isLocked } from "./lock.ts";
 import { readCopy } from "./open.ts";
-import { plantIn } from "./record.ts";
+import type { DecodedRecord } from "./record.ts";
 import { lineChecker, noHeader } from "./recover.ts";
 import { planOpening, type OpeningPlan } from "./rewrite.ts";
 
@@ -42,8 +42,8 @@ export async function* readJournal(
   try {
     const lines = checkedLines(plan, isOpen);
     let pauseOffset = blockBytes;
-    for await (const { offset, record, plant } of recordsIn(path, lines)) {
-      const { seq, at, key } = record;
+    for await (const { offset, record } of recordsIn(path, lines)) {
+      const { seq, at, key, plant } = record;
       yield { seq, at, key, plant: plantOf(path, offset, plant) };
 
       // Reading waits for nothing: without a pause, a server in this process would stand still.
@@ -56,9 +56,9 @@ export async function* readJournal(
   }
 }
 
-function plantOf(path: string, offset: number, text: string) {
+function plantOf(path: string, offset: number, plant: Buffer) {
   try {
-    return newPlantOf(text);
+    return newPlantOf(plant.toString());
   } catch (error) {
     throw new JournalError("damaged", path, error, offset);
   }
@@ -125,7 +125,8 @@ const readAgain = (path: string, state: string) =>
   new JournalError("locked", path, `${state}: read it again`);
 
 export interface CheckedLine {
-  readonly line: Line;
+  readonly offset: number;
+  readonly record?: DecodedRecord | undefined;
 
   /** What is wrong with the line; undefined for a good one. */
   readonly problem: string | undefined;
@@ -133,7 +134,7 @@ export interface CheckedLine {
 
 /**
  * Yields each line that an opening keeps, or all if it refuses the file. The last one may have a
- * problem of the whole file, and no text.
+ * problem of the whole file, and no record.
  *
  * Where a server has the file open, a bad line that no line certifies may be one that it writes or
  * truncates, so the lines end there.
@@ -149,32 +150,21 @@ export function* checkedLines(
   const check = lineChecker({ areJoined: false });
   let isDamaged = false;
   for (const line of linesOf(completed, 0, size)) {
+    const { offset, record } = line;
     const problem = check(line);
-    if (problem !== undefined && isWritten(line.offset)) return;
+    if (problem !== undefined && isWritten(offset)) return;
     isDamaged ||= problem !== undefined;
-    yield { line, problem };
+    yield { offset, record, problem };
   }
 
   if (isDamaged) return;
-  if (verdict.kind === "new") yield problemAt(0, noHeader);
+  if (verdict.kind === "new") yield { offset: 0, problem: noHeader };
   if (verdict.kind === "damaged" && !isWritten(verdict.offset))
-    yield problemAt(verdict.offset, verdict.reason);
+    yield { offset: verdict.offset, problem: verdict.reason };
 }
 
-/** Returns a problem that no line shows. */
-export const problemAt = (offset: number, problem: string): CheckedLine => ({
-  line: {
-    offset,
-    end: offset,
-    isWhole: true,
-    text: undefined,
-    record: undefined
-  },
-  problem
-});
-
 /**
- * Yields the records of lines, also those after a bad line, with the texts of their plants.
+ * Yields the records of lines, also those after a bad line.
  *
  * @throws JournalError `damaged` at the end, for the first bad line
  */
@@ -185,16 +175,14 @@ export async function* recordsIn(
   let first: CheckedLine | undefined;
   let badLines = 0;
   for await (const checked of lines) {
-    const { text, record, offset } = checked.line;
+    const { record, offset } = checked;
     if (checked.problem !== undefined) {
       first ??= checked;
       badLines++;
     }
-    if (text && record)
-      yield { offset, record, plant: plantIn(text).toString() };
+    if (record) yield { offset, record };
   }
   if (!first) return;
-  const { line, problem } = first;
-  const reason = `${problem}; bad lines: ${badLines}`;
-  throw new JournalError("damaged", path, reason, line.offset);
+  const reason = `${first.problem}; bad lines: ${badLines}`;
+  throw new JournalError("damaged", path, reason, first.offset);
 }

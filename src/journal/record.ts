@@ -98,8 +98,7 @@ export function fillChecksums(lines: string): Buffer {
     const end = bytes.indexOf(lineFeed, start);
     const crcIndex = end - placeholderCrc.length;
     const crc = crc32(bytes.subarray(start, crcIndex));
-    for (let index = 0; index < crcDigits; index++)
-      bytes[crcIndex + digitsIndex + index] = digitOf(crc, index);
+    writeDigits(bytes, crcIndex + digitsIndex, crc);
     start = end + 1;
   }
   return bytes;
@@ -130,7 +129,16 @@ export function isPartOfHeader(file: Buffer) {
   );
 }
 
-export type DecodedRecord = NonNullable<ReturnType<typeof decodeRecord>>;
+/** A line that was read: its members, as the journal's page describes them. */
+export interface DecodedRecord {
+  readonly seq: number;
+  readonly at: string;
+  readonly synced: number;
+  readonly key: string | undefined;
+
+  /** The plant's JSON: a view of the line. */
+  readonly plant: Buffer;
+}
 
 /**
  * Reads a line without its LF; undefined if it has a bad checksum, or is not a record.
@@ -138,79 +146,42 @@ export type DecodedRecord = NonNullable<ReturnType<typeof decodeRecord>>;
  * Of its plant only the braces are looked at: a valid checksum shows that the plant is what was
  * checked and written, whatever a plant must be by now.
  */
-export function decodeRecord(line: Buffer) {
+export function decodeRecord(line: Buffer): DecodedRecord | undefined {
   const end = line.length - placeholderCrc.length;
   if (!hasValidChecksum(line) || line[end - 1] !== closingBrace)
     return undefined;
   const [start, seq, at = "", synced, key] =
     recordForm.exec(line.toString("latin1", 0, frameBytesMax)) ?? [];
-  return start === undefined
-    ? undefined
-    : { seq: Number(seq), at, synced: Number(synced), key };
+  if (start === undefined) return undefined;
+  const plant = line.subarray(start.length - 1, end);
+  return { seq: Number(seq), at, synced: Number(synced), key, plant };
 }
 
 const closingBrace = 0x7d;
 
-/** Returns the plant's JSON in a record's line: no member before it holds a quote. */
-export function plantIn(line: Buffer): Buffer {
-  const name = '"plant":';
-  const start = line.indexOf(name) + name.length;
-  return line.subarray(start, -placeholderCrc.length);
-}
-
 /** What a line with a key contains, and no other: within a string the quotes would be escaped. */
 export const keyMark = ',"key":"';
 
-const keyLength = 22;
-const plantMark = '","plant":';
+/** Whether a line ends with its checksum. */
+export function hasValidChecksum(line: Buffer) {
+  const crcIndex = line.length - placeholderCrc.length;
+  if (crcIndex <= 0) return false;
+  writeDigits(expectedCrc, digitsIndex, crc32(line.subarray(0, crcIndex)));
+  return expectedCrc.equals(line.subarray(crcIndex));
+}
 
 /**
- * Reads key and plant of a line that has a key, at `mark`; undefined if its checksum is wrong. It
- * decodes no other member, so that a start reads a long window of keys fast.
- *
- * @param start where the line begins in the bytes
- * @param lf where its LF is
+ * Scratch space for the end of a line: bytes are compared, not texts, because a start checks each
+ * line of the window of keys. Sharing it is safe: it is written and compared in one call.
  */
-export function decodeKeyed(
-  bytes: Buffer,
-  start: number,
-  mark: number,
-  lf: number
-): { key: string; plant: Buffer } | undefined {
-  const keyStart = mark + keyMark.length;
-  const keyEnd = keyStart + keyLength;
-  const isKey = bytes[keyEnd] === plantMark.charCodeAt(0);
-  if (!isKey || !hasValidChecksum(bytes, start, lf)) return undefined;
-  const key = bytes.toString("latin1", keyStart, keyEnd);
-  const plantStart = keyEnd + plantMark.length;
-  const plant = bytes.subarray(plantStart, lf - placeholderCrc.length);
-  return { key, plant };
-}
+const expectedCrc = Buffer.from(placeholderCrc);
 
-/** Whether a line ends with its checksum: all bytes, or those from `start` to `end`. */
-export function hasValidChecksum(bytes: Buffer, start = 0, end = bytes.length) {
-  const crcIndex = end - placeholderCrc.length;
-  if (crcIndex <= start) return false;
-
-  // Bytes are compared, not texts, because a start checks each line of the window of keys.
-  const crc = crc32(bytes.subarray(start, crcIndex));
-  for (let index = 0; index < placeholder.length; index++) {
-    const digit = index - digitsIndex;
-    const expected =
-      digit >= 0 && digit < crcDigits
-        ? digitOf(crc, digit)
-        : placeholder[index];
-    if (bytes[crcIndex + index] !== expected) return false;
+/** Writes the hex digits of a CRC. */
+function writeDigits(bytes: Buffer, start: number, crc: number) {
+  for (let index = 0; index < crcDigits; index++) {
+    const digit = (crc >>> (28 - 4 * index)) & 15;
+    bytes[start + index] = digit + (digit < 10 ? 0x30 : 0x57);
   }
-  return true;
-}
-
-const placeholder = Buffer.from(placeholderCrc);
-
-/** Returns the byte of one of the hex digits of a CRC. */
-function digitOf(crc: number, index: number) {
-  const digit = (crc >>> (28 - 4 * index)) & 15;
-  return digit + (digit < 10 ? 0x30 : 0x57);
 }
 
 /** Returns the CRC-32 of bytes, in hex digits. */

@@ -24,8 +24,7 @@ export function verifyJournal(
   let last: string | undefined;
   let badLines = 0;
   let damage: { readonly offset: number; readonly reason: string } | undefined;
-  for (const { line, problem } of checkedLines(plan, isOpen)) {
-    const { offset, record } = line;
+  for (const { offset, record, problem } of checkedLines(plan, isOpen)) {
     if (++lines % 1_000 === 0) onProgress(offset, bytes);
     if (problem !== undefined) {
       badLines++;

@@ -4,7 +4,6 @@ import { blockBytes } from "../../journal/lines.ts";
 import {
   checkedLines,
   openWhole,
-  problemAt,
   recordsIn,
   type CheckedLine
 } from "../../journal/read.ts";
@@ -74,7 +73,7 @@ async function* linesOfStream(
     const line = { offset, end, isWhole, text, record };
     offset = end;
     droppedBytes = 0;
-    return { line, problem: check(line) };
+    return { ...line, problem: check(line) };
   };
   for await (const chunk of input.setEncoding("latin1")) {
     // A string that grows is not copied until it is split.
@@ -88,7 +87,7 @@ async function* linesOfStream(
     }
   }
   if (unfinished !== "" || droppedBytes > 0) yield next(unfinished, false);
-  if (offset === 0) yield problemAt(0, noHeader);
+  if (offset === 0) yield { offset, problem: noHeader };
 }
 
 /** Prints plants in blocks of whole lines. */
@@ -104,11 +103,11 @@ async function print(
     return text === "" ? "written" : host.print(text);
   };
   try {
-    for await (const { record, plant } of records) {
+    for await (const { record } of records) {
       const members = [
         flags.has("seq") && `"seq":${record.seq}`,
         flags.has("at") && `"at":"${record.at}"`,
-        plant.slice(1, -1)
+        record.plant.toString("utf8", 1, record.plant.length - 1)
       ];
       lines += `{${members.filter(Boolean).join(",")}}\n`;
       if (lines.length > blockBytes && (await flush()) === "closed")
