@@ -55,16 +55,11 @@ export function findClosedMark(place: Place, file: Looked) {
   return mark && { ...mark, isCurrent: mark === current };
 }
 
-/** Takes away the marks of all files that were closed at a path. Returns those that are gone. */
-export const takeClosedMarks = (place: Place) =>
-  closedMarks(place)
-    .map(({ path }) => path)
-    .filter((path) =>
-      ifPossible(() => {
-        place.disk.remove(path);
-        return true;
-      })
-    );
+/** Takes away the marks of all files that were closed at a path, as far as that is possible. */
+export function takeClosedMarks(place: Place) {
+  for (const { path } of closedMarks(place))
+    ifPossible(() => place.disk.remove(path));
+}
 
 /** Notes that a flush of the whole file has failed. Returns what a person must do. */
 export function noteUnflushed({ disk, path }: Place, file: Looked) {

@@ -259,8 +259,8 @@ async function repair(place: OpenOptions, file: JournalFile, plan: RepairPlan) {
   });
   disk.syncDirectory(path);
   checkSize(path, file, plan.size);
-  const taken = takeClosedMarks(place);
-  if (closed && taken.includes(closed.path)) return;
+  takeClosedMarks(place);
+  if (closed && !disk.look(closed.path)) return;
 
   const { offset, bytes } = torn;
   if (bytes.length > 0) {
