@@ -203,14 +203,7 @@ const openedFile = (fd: number) => ({
     return bytesWritten;
   },
 
-  truncate(bytes: number) {
-    try {
-      fs.ftruncateSync(fd, bytes);
-    } catch (cause) {
-      const hint = "EPERM, ftruncate: is it append-only (chattr -a ends that)?";
-      throw hasCode(cause, "EPERM") ? new Error(hint, { cause }) : cause;
-    }
-  },
+  truncate: (bytes: number) => fs.ftruncateSync(fd, bytes),
 
   /** Makes all of it durable, unless Node's permission model forbids it. It may take seconds. */
   sync: () => fsync(fd).catch(refuseUnforbidden),

@@ -11,11 +11,11 @@
  */
 import * as fs from "node:fs";
 import { dirname, join } from "node:path";
-import { isBsd, isLinux, isWindows, system } from "../system.ts";
+import { isLinux, isWindows } from "../system.ts";
 import { JournalError } from "./error.ts";
 import { hasCode, ifPossible, messageOf } from "../failure.ts";
 import { exclusiveNameOf, isExclusive, openExclusive } from "./exclusive.ts";
-import { listenOn, probe, randomName } from "./sockets.ts";
+import { listenOn, mayListenOn, randomName } from "./sockets.ts";
 
 /** Called with a warning for the operator. */
 export type Warn = (message: string) => void;
@@ -32,15 +32,6 @@ const holder = "another process, or this one, has it open";
  * Node 20 pads a shorter one with NULs, later versions do not: they would not exclude each other.
  */
 const abstractBytes = 108;
-
-/** @throws Error on a system without any of these locks */
-export function checkSystem() {
-  if (!isLinux && !isWindows && !isBsd)
-    throw new Error(
-      `cannot be locked on ${system}: ` +
-        "expected Linux, Android, macOS, FreeBSD, NetBSD, OpenBSD or Windows"
-    );
-}
 
 /**
  * Locks a file for this process.
@@ -89,9 +80,8 @@ export async function takeLocks(
   // continues. Stale sockets of other journals are left to their own starts.
   const stale = locksBeside(path, identity).filter((name) => name !== own);
   for (const name of stale) {
-    const state = await probe(name);
-    if (state !== undefined)
-      throw locked(path, `, maybe in another container: at ${name}, ${state}`);
+    if (await mayListenOn(name))
+      throw locked(path, `, maybe in another container: at ${name}`);
   }
 
   // One may be another user's, or gone already.
@@ -108,7 +98,7 @@ export async function isLocked(path: string, identity: string) {
   // The sockets in a directory that cannot be listed are unknown.
   const beside = ifPossible(() => locksBeside(path, identity)) ?? [];
   const names = [abstractOf(identity), ...beside];
-  return (await Promise.all(names.map(probe))).some(Boolean);
+  return (await Promise.all(names.map(mayListenOn))).some(Boolean);
 }
 
 /**
@@ -156,9 +146,9 @@ function takeExclusive(path: string, identity: string, releases: Release[]) {
   if (!isWindows && `${dev}-${ino}` !== identity)
     throw new Error("another file was put in its place");
 
-  // A runtime or a file system that ignores the flag would admit a second writer.
+  // A system, a runtime or a file system that ignores the flag would admit a second writer.
   if (!isExclusive(path))
     throw new Error(
-      "cannot be locked: this runtime or file system ignores UV_FS_O_EXLOCK"
+      "cannot be locked: expected a system and a file system that obey UV_FS_O_EXLOCK"
     );
 }

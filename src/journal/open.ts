@@ -19,7 +19,7 @@
  */
 import { ok as assert } from "node:assert";
 import { randomUUID } from "node:crypto";
-import { basename, dirname } from "node:path";
+import { dirname } from "node:path";
 import {
   checkFlushed,
   findClosedMark,
@@ -37,7 +37,7 @@ import {
   type JournalFile
 } from "./files.ts";
 import type { KeyWindow } from "./keys.ts";
-import { checkSystem, type Release, type Warn } from "./lock.ts";
+import type { Release, Warn } from "./lock.ts";
 import { fillChecksums, headerBytes, headerText } from "./record.ts";
 import { advice } from "./recover.ts";
 import {
@@ -119,7 +119,11 @@ function findFile({
   userId
 }: Pick<OpenOptions, "disk" | "path" | "userId">) {
   const path = attempt("failed", link, () => disk.resolve(link, userId));
-  attempt("failed", path, () => checkPath(path));
+
+  // Node reads bytes that are not UTF-8 as U+FFFD, and writes a lone surrogate as U+FFFD: it would
+  // open another file.
+  if (path.toWellFormed().includes("\ufffd"))
+    throw new JournalError("failed", path, "expected a path in UTF-8");
   const before = attempt("unreadable", path, () => disk.look(path));
   if (before?.isFile === false)
     throw new JournalError("unreadable", path, "is not a regular file");
@@ -149,27 +153,6 @@ const removeNewFile = (disk: Disk, path: string, identity: string) =>
     if (found?.identity === identity && found.bytes <= headerBytes)
       disk.remove(path);
   });
-
-/**
- * The longest name, in bytes: file systems allow 255, and up to 68 follow in a name beside it, as
- * in FILE.torn-OFFSET-UUID.part.
- */
-const nameBytesMax = 187;
-
-/** @throws Error before anything is created, if the file cannot be locked or have its names */
-function checkPath(path: string) {
-  checkSystem();
-
-  // Node reads bytes that are not UTF-8 as U+FFFD, and writes a lone surrogate as U+FFFD: it
-  // would open another file.
-  if (path.toWellFormed().includes("\ufffd"))
-    throw new Error("the path is not valid UTF-8: rename the file");
-  const bytes = Buffer.byteLength(basename(path));
-  if (bytes > nameBytesMax)
-    throw new Error(
-      `the name has ${bytes} bytes: expected at most ${nameBytesMax}`
-    );
-}
 
 type RepairPlan = ReturnType<typeof planRepair>;
 

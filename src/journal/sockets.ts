@@ -5,7 +5,7 @@ import * as fs from "node:fs";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { codeOf, hasCode, ifPossible } from "../failure.ts";
+import { hasCode, ifPossible } from "../failure.ts";
 
 /** O_PATH of Linux, which Node does not name: a descriptor that reads nothing. */
 const pathFlag = 0x20_0000;
@@ -46,29 +46,25 @@ export async function listenOn(name: string): Promise<() => void> {
 }
 
 /**
- * Finds out whether a process listens on a socket.
+ * Whether a process listens on a socket, or may do so; false after kill -9.
  *
  * Every error but two may hide a process: EACCES, EAGAIN (its backlog is full), EPROTOTYPE (it is
  * not a stream socket).
- *
- * @returns what holds it, for a message; undefined if certainly nobody listens, as after kill -9
  */
-export async function probe(name: string) {
+export async function mayListenOn(name: string) {
   let release = () => {};
   try {
     const [address, close] = addressOf(name);
     release = close;
     const socket = connect(address);
     await once(socket, "connect").finally(() => socket.destroy());
-    return "a process listens there";
+    return true;
   } catch (error) {
     // Without /proc, the address of a descriptor leads nowhere.
-    const isNobody =
+    return !(
       hasCode(error, "ECONNREFUSED") ||
-      (hasCode(error, "ENOENT") && !fs.existsSync(name));
-    return isNobody
-      ? undefined
-      : `a process may listen there: ${codeOf(error)}`;
+      (hasCode(error, "ENOENT") && !fs.existsSync(name))
+    );
   } finally {
     release();
   }

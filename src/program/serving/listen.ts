@@ -4,7 +4,7 @@ import { accessSync, constants, lstatSync, unlinkSync } from "node:fs";
 import type { ListenOptions, Server } from "node:net";
 import { dirname } from "node:path";
 import { ExitError, messageOf } from "../../failure.ts";
-import { probe } from "../../journal/sockets.ts";
+import { mayListenOn } from "../../journal/sockets.ts";
 import { isWindows } from "../../system.ts";
 import type { Log } from "../host.ts";
 import { adminForm, type Config } from "../settings.ts";
@@ -99,9 +99,8 @@ const cannotListen = ({ fd, source }: Address, error: unknown) =>
 /** Removes a Unix socket on which nobody listens any more, and nothing else. */
 async function removeAbandoned(path: string) {
   if (!isSocketAt(path)) return;
-  const listener = await probe(path);
-  if (listener !== undefined)
-    throw new Error(`something else is at ${path}: ${listener}`);
+  if (await mayListenOn(path))
+    throw new Error(`another process may listen at ${path}`);
   unlinkSync(path);
 }
 
