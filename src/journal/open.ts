@@ -38,15 +38,9 @@ import {
 } from "./files.ts";
 import type { KeyWindow } from "./keys.ts";
 import type { Release, Warn } from "./lock.ts";
-import { fillChecksums, headerBytes, headerText } from "./record.ts";
+import { fillChecksums, headerText } from "./record.ts";
 import { advice } from "./recover.ts";
-import {
-  copyBytesMax,
-  copyPath,
-  encodeCopy,
-  planOpening,
-  type Copy
-} from "./rewrite.ts";
+import { copyBytesMax, copyPath, encodeCopy, planOpening } from "./rewrite.ts";
 
 /** What an opening needs. It resolves the links of `path`, and adds the file to `keys`. */
 export interface OpenOptions {
@@ -97,13 +91,7 @@ export async function openFile(options: OpenOptions) {
         `the file has ${links} names: remove the others first (a hard link is no copy)`
       );
     const plan = attempt("unreadable", path, () => planRepair(place, file));
-    try {
-      await repair(place, file, plan);
-    } catch (error) {
-      // An empty file that stays keeps logrotate's notifempty from ever rotating again.
-      if (!before && plan.kind === "new") removeNewFile(disk, path, identity);
-      throw error;
-    }
+    await repair(place, file, plan);
     const { seq, uuid } = plan;
     return { path, identity, file, release, bytes: file.size(), seq, uuid };
   } catch (error) {
@@ -142,17 +130,6 @@ export function checkJournal(link: string, userId: number | undefined) {
     checkAccess(before ? path : dirname(path), userId)
   );
 }
-
-/**
- * Removes a file that was created here, unless its path leads to another one by now, or another
- * process has written more than a header to it: somebody may be copying a backup to the path.
- */
-const removeNewFile = (disk: Disk, path: string, identity: string) =>
-  ifPossible(() => {
-    const found = disk.look(path);
-    if (found?.identity === identity && found.bytes <= headerBytes)
-      disk.remove(path);
-  });
 
 type RepairPlan = ReturnType<typeof planRepair>;
 
@@ -222,7 +199,7 @@ export function readCopy(
 
 /** Writes what was planned: leaves a file that ends with its last record, durably. */
 async function repair(place: OpenOptions, file: JournalFile, plan: RepairPlan) {
-  const { disk, path, userId, warn } = place;
+  const { disk, path, warn } = place;
   if (plan.kind === "new") {
     // Tries whether a copy can be made, although there is nothing to copy: the directory of a
     // writable file may not be writable. This also syncs the directory before the first response.
@@ -245,40 +222,23 @@ async function repair(place: OpenOptions, file: JournalFile, plan: RepairPlan) {
   takeClosedMarks(place);
   if (closed && !disk.look(closed.path)) return;
 
+  // Before the torn end, so that a start that finds no space has copied that once.
+  await replaceFile(disk, copyPath(path), encodeCopy(rewrite));
   const { offset, bytes } = torn;
   if (bytes.length > 0) {
+    // Never replaces an earlier copy.
     let name = `${path}.torn-${offset}`;
-    const earlier = disk.look(name);
-
-    // A start without space for the rest tries again: one copy is enough.
-    const isCopied =
-      earlier?.bytes === bytes.length &&
-      ifPossible(() =>
-        disk.readBeside(name, path, userId, bytes.length)
-      )?.equals(bytes);
-    if (!isCopied) {
-      // Never replaces an earlier copy.
-      if (earlier) name += `-${randomUUID()}`;
-      await replaceFile(disk, name, bytes);
-      warn(
-        `${path}: at offset ${offset}, a torn end of ${bytes.length} bytes was moved to ${name}`
-      );
-    }
+    if (disk.look(name)) name += `-${randomUUID()}`;
+    await replaceFile(disk, name, bytes);
+    warn(
+      `${path}: at offset ${offset}, a torn end of ${bytes.length} bytes was moved to ${name}`
+    );
   }
-  await rewriteEnd(disk, path, file, rewrite);
-}
 
-/** Rewrites the end of a journal durably, as the head of rewrite.ts describes. */
-async function rewriteEnd(
-  disk: Disk,
-  path: string,
-  file: JournalFile,
-  copy: Copy
-) {
-  await replaceFile(disk, copyPath(path), encodeCopy(copy));
-  checkSize(path, file, copy.size);
-  file.truncate(copy.offset);
-  await appendAll(file, copy.bytes);
+  // Rewrites the end durably, as the head of rewrite.ts describes.
+  checkSize(path, file, plan.size);
+  file.truncate(rewrite.offset);
+  await appendAll(file, rewrite.bytes);
   disk.remove(copyPath(path));
 }
 

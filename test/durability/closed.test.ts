@@ -101,8 +101,8 @@ async function cutBy(
 const standsStill = () =>
   patched("open.js", [
     [
-      "file.truncate(copy.offset);",
-      'file.truncate(copy.offset); process.stdout.write("cut\\n"); await new Promise(() => setInterval(() => {}, 1e6));'
+      "file.truncate(rewrite.offset);",
+      'file.truncate(rewrite.offset); process.stdout.write("cut\\n"); await new Promise(() => setInterval(() => {}, 1e6));'
     ]
   ]);
 

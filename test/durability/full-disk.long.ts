@@ -58,7 +58,7 @@ const dying = () =>
 
 /** A program that takes every file for a closed one. */
 const trusting = () =>
-  patched("open.js", [["closed && taken.includes(closed.path)", "true"]]);
+  patched("open.js", [["closed && !disk.look(closed.path)", "true"]]);
 
 /** Returns what was acknowledged, what a power cut has left of it, and whether the fault came. */
 async function thin(disk: Disk, operator: string, server: string) {
