@@ -103,7 +103,7 @@ function native(
 
 /** Node's build for Windows under Wine. */
 const underWine = (node: string): Way => ({
-  name: `Windows, by ${node.split("/").at(-4) ?? node} under Wine`,
+  name: `Windows, by ${node.split("/").at(-3) ?? node} under Wine`,
   skip: noWine,
   pathOf: windowsPath,
   async start(args) {
