@@ -3,6 +3,8 @@
  * The entry point of the program: the only file that has the process, its streams, its signals and
  * its exit status. The other files get what they may use of these: see `program/host.ts`.
  */
+import { closeSync } from "node:fs";
+import { isatty } from "node:tty";
 import type { Host } from "./program/host.ts";
 
 /**
@@ -18,12 +20,16 @@ if (command === "serve" || command.startsWith("-"))
 
 const { stdout, stderr } = process;
 
+/** The standard streams that are terminals: none under nohup. */
+const terminals = [0, 1, 2].filter(isatty);
+const closedTerminals = () => terminals.filter((fd) => !isatty(fd));
+
 const host: Host = {
   args: process.argv.slice(2),
   environment: process.env,
   pid: process.pid,
   userId: process.geteuid?.(),
-  isTerminal: stdout.isTTY,
+  isHungUp: () => closedTerminals().length > 0,
   stdin: () => process.stdin,
   print: (line) => write("stdout", line),
   printError: (line) => write("stderr", line),
@@ -70,6 +76,9 @@ function write(name: "stdout" | "stderr", line: string) {
 
 // Without a listener, a line that cannot be written would end the server.
 for (const stream of [stdout, stderr]) stream.on("error", () => undefined);
+
+// Node 20 aborts at its end if it cannot restore a terminal. Nothing is written or opened after this.
+process.on("exit", () => closedTerminals().forEach(closeSync));
 
 void start();
 

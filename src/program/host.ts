@@ -12,8 +12,8 @@ export interface Host {
   /** Number of the user that the process acts as; undefined on systems without such numbers. */
   readonly userId: number | undefined;
 
-  /** Whether stdout is a terminal, where a person reads it. */
-  readonly isTerminal: boolean;
+  /** Whether the process was started on a terminal that is closed by now. */
+  isHungUp(): boolean;
 
   /** Standard input, which nothing reads before. */
   stdin(): NodeJS.ReadableStream;

@@ -17,6 +17,7 @@ import { begin, start } from "../support/in-process.ts";
 import {
   finish,
   logged,
+  post,
   preload,
   statusOf,
   timeout,
@@ -26,15 +27,19 @@ import {
 import { readAnswers } from "../support/exchange.ts";
 import {
   cleanEnvironment,
+  eventsOf,
+  type LogEvent,
   program,
   root,
   type Running,
   runningOf,
+  socketFolder,
   startProcess,
   temporaryFolder,
   token
 } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
+import { until } from "../support/until.ts";
 
 /** Stops the program's clock at 0 until SIGUSR2 sets it. */
 const stoppedClock = (millis: number): string => `
@@ -273,6 +278,51 @@ test(
     assert.equal(end, "SIGHUP");
   }
 );
+
+const noTerminal = missing(["script", "--version"], ["nohup", "--version"]);
+
+for (const [how, wrapper] of [
+  ["drains and ends with 0", ""],
+  ["goes on under nohup", "nohup"]
+] as const) {
+  test(
+    `once its terminal is closed the server ${how}; before that SIGHUP reloads`,
+    { skip: noTerminal, timeout },
+    async (t) => {
+      const cwd = socketFolder();
+      // A person's shell hands its SIGHUP on, too.
+      const line = `${wrapper} "${process.execPath}" "${program}" --socket s 2> log &
+        trap "kill -HUP $!" HUP; wait; wait $!; echo $? > code`;
+      const terminal = spawn("script", ["-qec", line, "/dev/null"], {
+        cwd,
+        env: cleanEnvironment({ PLANTS_TOKEN: token }),
+        stdio: ["pipe", "ignore", "ignore"]
+      });
+      t.after(() => terminal.kill("SIGKILL"));
+      const contentOf = (name: string): string =>
+        existsSync(join(cwd, name))
+          ? readFileSync(join(cwd, name), "utf8")
+          : "";
+      const events = (): readonly LogEvent[] => eventsOf(contentOf("log"));
+      const has = (words: string, times = 1): Promise<void> =>
+        until(
+          words,
+          () =>
+            events().filter(({ msg }) => msg.startsWith(words)).length === times
+        );
+      await has("serving");
+      const pid = Number(events()[0]?.pid);
+      t.after(() => spawnSync("kill", ["-KILL", `${pid}`]));
+      process.kill(pid, "SIGHUP");
+      await has("not rotated");
+      terminal.kill("SIGKILL");
+      if (wrapper === "")
+        return until("0 is its exit code", () => contentOf("code") === "0\n");
+      await has("not rotated", 2);
+      assert.equal(await post({ socketPath: join(cwd, "s") }), 200);
+    }
+  );
+}
 
 for (const name of ["SIGINT", "SIGTERM"] as const) {
   test(

@@ -11,7 +11,8 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
     "src/journal/lock.ts",
     "src/journal/sockets.ts",
     "src/program/serving/listen.ts",
-    "src/program/secrets.ts"
+    "src/program/secrets.ts",
+    "src/server.ts"
   ],
   "node:net": [
     "src/http/",
@@ -51,6 +52,7 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
     "src/program/serving/log.ts",
     "src/system.ts"
   ],
+  "node:tty": ["src/server.ts"],
   "node:process": ["src/nats/server-connection.ts"],
   // These reach nothing outside of the process.
   "node:assert": ["src/"],

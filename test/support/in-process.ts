@@ -54,7 +54,7 @@ export function begin(
     environment,
     pid: process.pid,
     userId: process.geteuid?.(),
-    isTerminal: false,
+    isHungUp: () => false,
     stdin: () => Readable.from(piecesOf(Buffer.from(input))),
     async print(line) {
       running.add("stdout", `${line}\n`);

@@ -35,13 +35,15 @@ export async function serve(config: Config, host: Host) {
   const starting = start(config, host, shutdown);
   if (!isWindows)
     host.onSignal("SIGHUP", () => {
-      starting.then(
-        (running) => {
-          reload(running, config, host);
-          rotate(running, config, log, shutdown);
-        },
-        () => undefined
-      );
+      if (host.isHungUp()) shutdown.request("the terminal is closed");
+      else
+        starting.then(
+          (running) => {
+            reload(running, config, host);
+            rotate(running, config, log, shutdown);
+          },
+          () => undefined
+        );
     });
   const running = await starting;
   running.health.state = "ready";
@@ -108,7 +110,7 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
   );
   store.once("failed", (error) => {
     log("error", error.message);
-    shutdown.fail(error.exitCode);
+    shutdown.request("the journal has failed", error.exitCode);
   });
   const health = watchHealth(log, store, config.store);
   const accessLog = createAccessLog(log, secrets.tokens, config);

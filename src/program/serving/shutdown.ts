@@ -15,7 +15,7 @@ export type Shutdown = ReturnType<typeof watchForShutdown>;
 
 /** Listens to signals from now on. */
 export function watchForShutdown(host: Host) {
-  let request: (reason: string) => void = () => undefined;
+  let resolveReason: (reason: string) => void = () => undefined;
   let first: { readonly signal: Signal; readonly at: number } | undefined;
   for (const signal of signals)
     host.onSignal(signal, () => {
@@ -24,25 +24,25 @@ export function watchForShutdown(host: Host) {
       first ??= { signal, at };
       const isRepetition =
         signal === first.signal && at - first.at < repetitionMillis;
-      if (isRepetition) request(signal);
+      if (isRepetition) shutdown.request(signal);
       else shutdown.endNow();
     });
 
   const shutdown = {
     exitCode: Number(exitCodes.done),
 
-    /** Resolves with the reason: the first signal, or a store that has failed. */
+    /** Resolves with the first reason. */
     requested: new Promise<string>((resolve) => {
-      request = resolve;
+      resolveReason = resolve;
     }),
 
     /**
-     * Requests the shutdown. The exit code is never replaced: a supervisor that sees 69 would look
-     * at the clients, not at the disk.
+     * Requests the shutdown. The exit code of a failed journal is never replaced: a supervisor that
+     * sees 69 would look at the clients, not at the disk.
      */
-    fail(exitCode: number) {
-      shutdown.exitCode = exitCode;
-      request("the journal has failed");
+    request(reason: string, exitCode: number = exitCodes.done) {
+      shutdown.exitCode ||= exitCode;
+      resolveReason(reason);
     },
 
     /** Ends the process now. Plants in progress may be stored or not. */
