@@ -375,7 +375,7 @@ export class Journal
       throw new Error(
         `another process changed it: expected ${expected} bytes, found ${bytes}`
       );
-    if (links === 0) throw new Error("it was deleted while in use");
+    if (links === 0) throw new Error("it was deleted or replaced");
   }
 }
 

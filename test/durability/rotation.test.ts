@@ -263,7 +263,7 @@ test("a plant that waits for its rotation is stored where its file is put back",
 
 test("after a failed rotation the old file is still looked at with each write", async () => {
   for (const [says, act] of [
-    ["it was deleted while in use", (old: string) => rmSync(old)],
+    ["it was deleted or replaced", (old: string) => rmSync(old)],
     [
       "another process changed it",
       (old: string) => appendFileSync(old, "another's")

@@ -81,7 +81,7 @@ test(
       store: path,
       records: 0,
       tokens,
-      msg: `serving ${base}, store ${path}, records: 0, tokens: PLANTS_TOKEN,alice`
+      msg: `serving ${base}/plants, store ${path}, records: 0, tokens: PLANTS_TOKEN,alice`
     });
     assert.deepEqual(others, [
       {
@@ -220,7 +220,7 @@ test(
     const failed = [
       [
         40,
-        "POST /x 404 by PLANTS_TOKEN There is nothing at this path: expected /plants.",
+        "POST /x 404 by PLANTS_TOKEN There is nothing at this path: expected /plants",
         "POST",
         "/x",
         404,
@@ -230,7 +230,7 @@ test(
       ],
       [
         40,
-        "GET 401 Authorization must be present, as Bearer, a space and a token.",
+        "GET 401 Authorization must be present, as Bearer, a space and a token",
         "GET",
         undefined,
         401,
@@ -241,7 +241,7 @@ test(
     ];
     const garbage = [
       40,
-      "400 This is not an HTTP message as RFC 9112 defines it.",
+      "400 This is not an HTTP message as RFC 9112 defines it",
       undefined,
       undefined,
       400,
@@ -685,7 +685,7 @@ test(
   { skip: noScript, timeout },
   async (t) => {
     const cwd = socketFolder();
-    const line = `exec "${process.execPath}" "${program}" --socket s > /dev/null`;
+    const line = `exec "${process.execPath}" "${program}" --socket s --base-path /v1/plants > /dev/null`;
     const child = spawn("script", ["-qec", line, "/dev/null"], {
       cwd,
       env: cleanEnvironment({ PLANTS_TOKEN: token }),
@@ -708,7 +708,7 @@ test(
     assert.match(
       text.replaceAll("\r", "").replace("^C", ""),
       new RegExp(
-        `^${time} info: serving unix:s, .*\n` +
+        `^${time} info: serving unix:s:/v1/plants/plants, .*\n` +
           `${time} warn: GET 401 Authorization .*\n${time} info: draining: SIGINT\n` +
           `${time} info: ended, with 0\n$`
       )

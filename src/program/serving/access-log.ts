@@ -41,7 +41,8 @@ export function createAccessLog(
 
     const method = request?.method;
     const url = token && pathOf(request);
-    const words = [method, url, status, token && `by ${token}`, message];
+    const reason = message?.replace(/\.$/, "");
+    const words = [method, url, status, token && `by ${token}`, reason];
     const { remoteAddress, remotePort } = socket;
     const startedAt = request && startTimes?.get(request);
     log(levelOf(status), words.filter(Boolean).join(" "), {

@@ -193,8 +193,11 @@ function announce(
       "listens beyond loopback without TLS: tokens can be read on the way (RFC 6750, 5.3)"
     );
   const names = tokens.names();
+
+  // A Unix socket's path ends at the second colon.
+  const url = `${base}${base.startsWith("unix:") ? ":" : ""}${config.basePath}/plants`;
   const message =
-    `serving ${base}, store ${config.store}, records: ${records ?? "unknown"}, ` +
+    `serving ${url}, store ${config.store}, records: ${records ?? "unknown"}, ` +
     `tokens: ${names}${endOf(tls)}`;
   log("info", message, {
     version,
