@@ -56,10 +56,12 @@ export function findClosedMark(place: Place, file: Looked) {
 }
 
 /** Takes away the marks of all files that were closed at a path, as far as that is possible. */
-export function takeClosedMarks(place: Place) {
-  for (const { path } of closedMarks(place))
-    ifPossible(() => place.disk.remove(path));
-}
+export const takeClosedMarks = (place: Place) =>
+  take(place, closedMarks(place));
+
+/** Takes away the notes of a deleted file, whose inode a new file has. */
+export const takeNotes = (place: Place, file: Looked) =>
+  take(place, notesOf(place, file));
 
 /** Notes that a flush of the whole file has failed. Returns what a person must do. */
 export function noteUnflushed({ disk, path }: Place, file: Looked) {
@@ -73,15 +75,21 @@ export function noteUnflushed({ disk, path }: Place, file: Looked) {
 
 /** @throws Error if a flush of the whole file has failed, whatever was written since */
 export function checkFlushed(place: Place, file: Looked) {
-  const { inode } = file.look();
-  const note = marksBeside(place, "unflushed").find(
-    (mark) => mark.inode === inode
-  );
+  const [note] = notesOf(place, file);
   if (note) throw new Error(`a flush of it failed: ${adviceWith(note.path)}`);
 }
 
 const advice = "some of it may be in memory only: copy the file there again";
 const adviceWith = (note: string) => `${advice}, then remove ${note}`;
+
+function take({ disk }: Place, marks: ReturnType<typeof marksBeside>) {
+  for (const { path } of marks) ifPossible(() => disk.remove(path));
+}
+
+const notesOf = (place: Place, file: Looked) =>
+  marksBeside(place, "unflushed").filter(
+    ({ inode }) => inode === file.look().inode
+  );
 
 const closedMarks = (place: Place) =>
   marksBeside(place, "closed").filter(

@@ -24,7 +24,8 @@ import {
   checkFlushed,
   findClosedMark,
   noteUnflushed,
-  takeClosedMarks
+  takeClosedMarks,
+  takeNotes
 } from "./closed.ts";
 import { asJournalError, attempt, JournalError } from "./error.ts";
 import { ifPossible, messageOf } from "../failure.ts";
@@ -86,6 +87,7 @@ export async function openFile(options: OpenOptions) {
 
     const { identity, links } = file.look();
     await disk.lock(path, identity, releases, warn);
+    if (!before) attempt("failed", path, () => takeNotes(place, file));
     if (links > 1)
       throw new Error(
         `the file has ${links} names: remove the others first (a hard link is no copy)`
@@ -205,6 +207,7 @@ async function repair(place: OpenOptions, file: JournalFile, plan: RepairPlan) {
     // writable file may not be writable. This also syncs the directory before the first response.
     await replaceFile(disk, copyPath(path), Buffer.alloc(0));
     disk.remove(copyPath(path));
+    takeClosedMarks(place);
     checkSize(path, file, plan.size);
     file.truncate(0);
     const header = headerText(plan.uuid, new Date().toISOString());

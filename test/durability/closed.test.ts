@@ -188,22 +188,36 @@ test("a reader that a server overtakes, which then closes the file, reports no l
   assert.equal(list.mock.callCount(), 3);
 });
 
-test("a new file with the inode of a deleted journal is no shorter version of it", async () => {
-  const path = await newJournal();
-  const [mark = ""] = marksIn(dirname(path));
-  rmSync(path);
-  const disk = diskWith(() => ({}));
-  const open: typeof disk.open = (...given) => {
-    const file = realDisk.open(...given);
-    const look = file.look();
-    const [, inode] = /closed-(\d+)-/.exec(mark) ?? [];
-    return {
-      ...file,
-      look: () => ({ ...look, ...file.look(), inode: `${inode}` })
+for (const [says, kind] of [
+  ["was closed", "closed"],
+  ["could not be flushed", "unflushed"]
+] as const)
+  test(`a new file with the inode of a deleted journal that ${says} is another file`, async () => {
+    const path = await newJournal();
+    const [made = ""] = marksIn(dirname(path));
+    const mark = made.replace("closed", kind);
+    renameSync(made, mark);
+    rmSync(path);
+    const inode = /-(\d+)-/.exec(mark)?.[1] ?? assert.fail(mark);
+    const disk = diskWith(() => ({}));
+    const open: typeof disk.open = (...given) => {
+      const file = realDisk.open(...given);
+      return { ...file, look: () => ({ ...file.look(), inode }) };
     };
-  };
-  await (await openJournal(path, { disk: { ...disk, open } })).close();
-  assert.deepEqual(idsIn(path), []);
+    for (let start = 0; start < 2; start++)
+      await (await openJournal(path, { disk: { ...disk, open } })).close();
+    assert.deepEqual(idsIn(path), []);
+    assert.ok(!existsSync(mark));
+  });
+
+test("a start with an empty file, as logrotate creates it, removes the marks of earlier files", async () => {
+  const path = await newJournal();
+  const earlier = marksIn(dirname(path));
+  renameSync(path, `${path}.1`);
+  writeFileSync(path, "");
+  await (await openJournal(path)).close();
+  assert.equal(earlier.length, 1);
+  assert.deepEqual(earlier.filter(existsSync), []);
 });
 
 test("a start deletes no file whose name only begins as that of a mark", async () => {
