@@ -7,7 +7,7 @@ import { metricTable } from "../../src/program/serving/metrics.ts";
 import { settingTable, tokenVariable } from "../../src/program/settings.ts";
 import { root } from "../support/support.ts";
 import { documentOf, documents, type Document } from "./documents.ts";
-import { loadedBy, modules } from "./modules.ts";
+import { imports, loadedBy, modules } from "./modules.ts";
 
 function tableOf(head: string, rows: readonly (readonly unknown[])[]): string {
   const line = (cells: readonly unknown[]): string =>
@@ -230,6 +230,35 @@ function audit(): string {
   return tableOf("to sign for | read | left out, and why | hours", rows);
 }
 
+/** The box that a file is in: its folder, or itself. */
+function boxOf(name: string): string {
+  const [file = "", folder = "src"] = name.split("/").toReversed();
+  return folder === "src" || file === "run.ts" ? file : `${folder}/`;
+}
+
+/** Which box imports which, now or on demand, without arrows that a longer path implies. */
+function diagram(): string {
+  const boxes = new Map<string, Set<string>>();
+  for (const { name, onDemand } of modules) {
+    const box = boxOf(name);
+    const below = boxes.get(box) ?? new Set<string>();
+    for (const from of [...(imports.get(name) ?? []), ...onDemand])
+      if (from.startsWith("src/")) below.add(boxOf(from));
+    below.delete(box);
+    boxes.set(box, below);
+  }
+  const leadsTo = (from: string, to: string): boolean =>
+    [...(boxes.get(from) ?? [])].some(
+      (next) => next === to || leadsTo(next, to)
+    );
+  const arrows = [...boxes].flatMap(([box, below]) =>
+    [...below]
+      .filter((to) => ![...below].some((other) => leadsTo(other, to)))
+      .map((to) => `  ${box} --> ${to}`)
+  );
+  return ["```mermaid", "flowchart TD", ...arrows.sort(), "```"].join("\n");
+}
+
 export const tables: Readonly<Record<string, () => string>> = {
   metrics,
   errors,
@@ -237,6 +266,7 @@ export const tables: Readonly<Record<string, () => string>> = {
   settings,
   limits,
   capabilities,
+  diagram,
   audit
 };
 
