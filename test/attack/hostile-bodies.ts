@@ -1,5 +1,6 @@
 /** Hostile chunks, expectations, media types, codings, JSON and plants. */
 import {
+  asWritten,
   casesOf,
   chunk,
   chunks,
@@ -115,39 +116,27 @@ const pieces: readonly Case[] = [
     "zeros first": `000${chunks(evil)}`,
     "100 zeros first": `${"0".repeat(100)}${chunks(evil)}`
   }),
-  [
-    "RFC 9112, 7.1.1",
-    "extensions",
-    ofChunks(`${size};a;b=c;d="e"\r\n${evil}\r\n0;z=1\r\n\r\n`)
-  ],
-  ["RFC 9112, 7.1.1", "a quoted semicolon", withSize(`${size};a="b;c"`)],
+  ...casesOf("RFC 9112, 7.1.1", "200", asWritten, {
+    "extensions": ofChunks(`${size};a;b=c;d="e"\r\n${evil}\r\n0;z=1\r\n\r\n`),
+    "a quoted semicolon": withSize(`${size};a="b;c"`)
+  }),
   ["RFC 9112, 7.1.2", "trailers", withTrailer("X: y\r\nHost: b\r\n")],
   ["RFC 9110, 6.5.1", "a framing trailer", withTrailer("Date: x\r\n")],
   ...casesOf("a trailer sets no header", "200", withTrailer, {
     "Expect": "Expect: x\r\n",
     "Content-Type": "Content-Type: text/plain\r\n"
   }),
-  [
-    "within the limits",
-    "a trailer of 100 fields",
-    withTrailer("a:\r\n".repeat(100))
-  ],
-  [
-    "within the limits",
-    "extensions of 20 KiB on many chunks",
-    ofChunks(`1;a=${"x".repeat(200)}\r\n \r\n`.repeat(100) + chunks(evil))
-  ],
-  [
-    "within the limits",
-    "extensions of 16,384 bytes on one chunk",
-    withSize(`${size};a=${"x".repeat(16_383)}`)
-  ],
-  ["within the limits", "a body of 1 MiB", ofBody(evil.padEnd(limit))],
-  [
-    "within the limits",
-    "a body of 1 MiB in chunks",
-    ofChunks(chunks(evil.padEnd(limit)))
-  ]
+  ...casesOf("within the limits", "200", asWritten, {
+    "a trailer of 100 fields": withTrailer("a:\r\n".repeat(100)),
+    "extensions of 20 KiB on many chunks": ofChunks(
+      `1;a=${"x".repeat(200)}\r\n \r\n`.repeat(100) + chunks(evil)
+    ),
+    "extensions of 16,384 bytes on one chunk": withSize(
+      `${size};a=${"x".repeat(16_383)}`
+    ),
+    "a body of 1 MiB": ofBody(evil.padEnd(limit)),
+    "a body of 1 MiB in chunks": ofChunks(chunks(evil.padEnd(limit)))
+  })
 ];
 
 const types: readonly (readonly [
@@ -411,22 +400,18 @@ const plants: readonly Case[] = [
     "an ID, a Name": `{"ID":"x","id":1,"Name":5,${name}}`,
     "an id and a name within": `{"x":{"id":2,"name":"a"},"id":1,${name},"y":{"id":3}}`
   }),
-  [
-    "within the limits",
-    "64 levels of nesting",
-    ofBody(`{"id":1,${name},"x":${"[".repeat(63)}${"]".repeat(63)}}`)
-  ],
+  ...casesOf("within the limits", "200", asWritten, {
+    "64 levels of nesting": ofBody(
+      `{"id":1,${name},"x":${"[".repeat(63)}${"]".repeat(63)}}`
+    ),
+    "a tag of 1 MB": ofBody(`{"id":1,${name},"tag":"${"x".repeat(1_000_000)}"}`)
+  }),
   ["RFC 8259, 2", "white space", ofBody(`\r\n\t { "id" : 1 , ${name} }\n`)],
   ["RFC 8259, 7", "escaped names", ofBody(`{"\\u0069\\u0064":1,${name}}`)],
   [
     "noncharacters are accepted",
     "U+FFFF",
     ofBody(utf8(`{"id":1,${name},"tag":"\uffff\\ufdd0"}`))
-  ],
-  [
-    "within the limits",
-    "a tag of 1 MB",
-    ofBody(`{"id":1,${name},"tag":"${"x".repeat(1_000_000)}"}`)
   ]
 ];
 
@@ -478,8 +463,10 @@ export const bodies: readonly Row[] = [
         error
       ])
     ),
-    ["no body", "without a length", withoutBody({}), "40008"],
-    ["no body", "no chunk but the last", ofChunks("0\r\n\r\n"), "40008"],
+    ...casesOf("no body", "40008", asWritten, {
+      "without a length": withoutBody({}),
+      "no chunk but the last": ofChunks("0\r\n\r\n")
+    }),
     ["malformed JSON", "in a chunk", ofChunks(chunks("{")), "40010"]
   ])
 ];

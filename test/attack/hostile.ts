@@ -143,28 +143,37 @@ export const casesOf = (
     expected
   ]);
 
-export type Sequence = readonly [
-  clause: string,
-  name: string,
-  parts: readonly string[],
-  expected: string,
-  ids: string
-];
-/** Rows of whole connections: all responses, and the ids of all plants that are stored, in order. */
+/** For cases that are whole requests. */
+export const asWritten = (bytes: string): string => bytes;
+
+/** Whole connections by clause and name: all responses, and the ids of all plants that are stored. */
+export type Sequences = Readonly<
+  Record<
+    string,
+    Readonly<
+      Record<
+        string,
+        readonly [parts: readonly string[], expected: string, ids: string]
+      >
+    >
+  >
+>;
 export const sequencesOf = (
-  cases: readonly Sequence[],
+  sequences: Sequences,
   { halfClose = false } = {}
 ): readonly Row[] =>
-  cases.map(([clause, name, parts, expected, ids]) => ({
-    clause,
-    name,
-    parts,
-    expected,
-    ids: ids.split(",").filter(Boolean),
-    closes: !halfClose,
-    isAlone: true,
-    halfClose
-  }));
+  Object.entries(sequences).flatMap(([clause, cases]) =>
+    Object.entries(cases).map(([name, [parts, expected, ids]]) => ({
+      clause,
+      name,
+      parts,
+      expected,
+      ids: ids.split(",").filter(Boolean),
+      closes: !halfClose,
+      isAlone: true,
+      halfClose
+    }))
+  );
 
 export const titleOf = ({ clause, name }: Row): string => `${clause}: ${name}`;
 
