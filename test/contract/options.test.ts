@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
+import { inspect } from "node:util";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { type Limits, limitsWith } from "../../src/config.ts";
@@ -35,112 +36,55 @@ import { temporaryFolder, token } from "../support/support.ts";
 const store = new HeldStore();
 const tokens = [token];
 
-/** Options as JavaScript may give them. */
-const bad: readonly (readonly [
-  says: string,
-  options: object,
-  message: RegExp
-])[] = [
+/** What differs from usable options, as JavaScript may give it. */
+const bad: readonly (readonly [change: object, message: RegExp])[] = [
+  [{ basePath: "v1" }, /^basePath must be a path/],
+  [{ basePath: "/v1/" }, /^basePath .* no \/ at/],
+  [{ basePath: ["/v1"] }, /^basePath must be of type string/],
+  [{ limits: null }, /^limits must be of type object/],
+  [{ onFault: "x" }, /^onFault must be of type function/],
+  [{ store: undefined }, /^store must be a PlantStore, with append/],
+  [{ store: "plants.ndjson" }, /^store must be of type object/],
+  [{ store: { close: () => undefined } }, /^store must be /],
   [
-    "a base path without / in front",
-    { store, tokens, basePath: "v1" },
-    /^basePath must be a path/
-  ],
-  [
-    "a base path with / at its end",
-    { store, tokens, basePath: "/v1/" },
-    /^basePath .* no \/ at/
-  ],
-  [
-    "a base path in a list",
-    { store, tokens, basePath: ["/v1"] },
-    /^basePath must be of type string/
-  ],
-  [
-    "limits that are null",
-    { store, tokens, limits: null },
-    /^limits must be of type object/
-  ],
-  [
-    "onFault that is no function",
-    { store, tokens, onFault: "x" },
-    /^onFault must be of type function/
-  ],
-  ["no store", { tokens }, /^store must be a PlantStore, with append/],
-  [
-    "a store's path",
-    { store: "plants.ndjson", tokens },
-    /^store must be of type object/
-  ],
-  [
-    "a store without append",
-    { store: { close: () => undefined }, tokens },
-    /^store must be /
-  ],
-  [
-    "a store without close",
-    { store: { append: () => undefined }, tokens },
+    { store: { append: () => undefined } },
     /^store must be a PlantStore, with append and close$/
   ],
-  ["no tokens", { store }, /^tokens must be a list/],
+  [{ tokens: undefined }, /^tokens must be a list/],
+  [{ tokens: null }, /^tokens must be of type object/],
+  [{ tokens: [] }, /^tokens must be a list of at least one/],
   [
-    "tokens that are null",
-    { store, tokens: null },
-    /^tokens must be of type object/
-  ],
-  [
-    "an empty list of tokens",
-    { store, tokens: [] },
-    /^tokens must be a list of at least one/
-  ],
-  [
-    "an invalid token",
-    { store, tokens: ["a b"] },
+    { tokens: ["a b"] },
     /^each of tokens must be a token of letters, digits and .*, with = at the end only$/
   ],
   [
-    "a digest with too few digits",
-    { store, tokens: ["sha256:ab"] },
+    { tokens: ["sha256:ab"] },
     /^a token's digest must be sha256: and 64 lower-case/
   ],
   [
-    "the digest of an empty token",
-    { store, tokens: [tokenDigest("")] },
+    { tokens: [tokenDigest("")] },
     /^a token's digest must not be that of an empty text$/
   ],
-  [
-    "a token that is undefined",
-    { store, tokens: [undefined] },
-    /^tokens must be a list/
-  ]
+  [{ tokens: [undefined] }, /^tokens must be a list/]
 ];
-for (const [says, options, message] of bad) {
-  test(`${says} is a TypeError at construction`, () => {
-    for (const create of [createPlantServer, createPlantHandler]) {
-      assert.throws(() => create(options as PlantOptions), {
-        name: "TypeError",
-        message
-      });
-    }
+for (const [change, message] of bad) {
+  test(`${inspect(change)} is a TypeError at construction`, () => {
+    const options = { store, tokens, ...change } as PlantOptions;
+    for (const create of [createPlantServer, createPlantHandler])
+      assert.throws(() => create(options), { name: "TypeError", message });
   });
 }
 
 const pair = temporaryTls();
-for (const [says, tls] of [
-  ["null", null],
-  ["false", false],
-  ["an empty string", ""],
-  ["true", true],
-  ["a path", "cert.pem"]
-] as const) {
-  test(`tls that is ${says} is a TypeError, and no server without TLS`, () => {
+test("tls that is no object is a TypeError, and no server without TLS", () => {
+  for (const tls of [null, false, "", true, "cert.pem"]) {
     const options = { store, tokens, tls } as unknown as PlantOptions;
     assert.throws(() => createPlantServer(options), {
       name: "TypeError",
       message: "tls must be of type object"
     });
-  });
-}
+  }
+});
 
 for (const [says, tls] of [
   ["a key that is no PEM", { ...pair, key: "secret" }],
@@ -224,123 +168,66 @@ test("an unknown option is a TypeError that lists the known ones", async () => {
   );
 });
 
-for (const [says, open, message] of [
+const noObject = "the options must be an object";
+const journal = (options: unknown) => openJournal("x", options as never);
+const stream = (options: unknown) => openNats("nats://a/B", options as never);
+
+/** Calls that open nothing, as JavaScript may make them. */
+const calls: readonly (readonly [
+  call: () => unknown,
+  message: string | RegExp
+])[] = [
+  [createPlantServer as () => unknown, noObject],
+  [createPlantHandler as () => unknown, noObject],
+  [() => createPlantServer(null as never), noObject],
+  [openJournal as () => unknown, /^The "path" argument must be /],
+  [() => openJournal(""), "path must not be empty"],
+  [() => openJournal(5 as never), /^The "path" argument must be /],
   [
-    "createPlantServer without options",
-    createPlantServer,
-    "the options must be an object"
-  ],
-  [
-    "createPlantHandler without options",
-    createPlantHandler,
-    "the options must be an object"
-  ],
-  [
-    "createPlantServer with null",
-    () => createPlantServer(null as never),
-    "the options must be an object"
-  ],
-  ["openJournal without a path", openJournal, /^The "path" argument must be /],
-  [
-    "openJournal with an empty path",
-    () => openJournal(""),
-    "path must not be empty"
-  ],
-  [
-    "openJournal with a path that is a number",
-    () => openJournal(5 as never),
-    /^The "path" argument must be /
-  ],
-  [
-    "openJournal with the URL of a page",
-    () => openJournal(new URL("http://localhost/x")),
+    () => openJournal(new URL("http://a/x")),
     /^The URL must be of scheme file$/
   ],
+  [() => journal(null), noObject],
+  [() => journal({ warn: true }), "warn must be of type function"],
+  [() => journal({ warn: null }), "warn must be of type function"],
+  [() => journal({ userId: "0" }), "userId must be of type number"],
+  [() => journal({ disk: "x" }), "disk must be of type object"],
+  [() => journal({ limits: null }), "limits must be of type object"],
+  [() => stream(null), noObject],
+  [() => stream({ warn: 5 }), "warn must be of type function"],
   [
-    "openJournal with null",
-    () => openJournal("x", null as never),
-    "the options must be an object"
+    () => stream({ credentials: 5 }),
+    "credentials must be of type string or function"
   ],
-  ...[
-    ["warn", true, "function"],
-    ["warn", null, "function"],
-    ["userId", "0", "number"],
-    ["disk", "x", "object"]
-  ].map(
-    ([name, value, type]) =>
-      [
-        `openJournal with ${name} ${JSON.stringify(value)}`,
-        () => openJournal("x", { [String(name)]: value } as never),
-        `${name} must be of type ${type}`
-      ] as const
-  ),
-  [
-    "openJournal with limits null",
-    () => openJournal("x", { limits: null } as never),
-    "limits must be of type object"
-  ],
-  [
-    "openNats with null",
-    () => openNats("nats://a/B", null as never),
-    "the options must be an object"
-  ],
-  ...[
-    ["warn", 5, "function"],
-    ["credentials", 5, "string or function"],
-    ["keys", "no", "boolean"],
-    ["tls", true, "object or function"]
-  ].map(
-    ([name, value, type]) =>
-      [
-        `openNats with ${name} ${JSON.stringify(value)}`,
-        () => openNats("nats://a/B", { [String(name)]: value } as never),
-        `${name} must be of type ${type}`
-      ] as const
-  ),
-  [
-    "openNats with limits null",
-    () => openNats("nats://a/B", { limits: null } as never),
-    "limits must be of type object"
-  ]
-] as const) {
-  test(`${says}: a TypeError names what was expected, and nothing is opened`, async () => {
-    await assert.rejects(async () => (open as () => unknown)(), {
-      name: "TypeError",
-      message
-    });
+  [() => stream({ keys: "no" }), "keys must be of type boolean"],
+  [() => stream({ tls: true }), "tls must be of type object or function"],
+  [() => stream({ limits: null }), "limits must be of type object"]
+];
+for (const [call, message] of calls) {
+  test(`${call}: a TypeError names what was expected, and nothing is opened`, async () => {
+    await assert.rejects(async () => call(), { name: "TypeError", message });
     assert.ok(!existsSync("x"));
   });
 }
 
-for (const [says, options] of [
-  ["the required options alone", { store, tokens }],
-  [
-    "undefined for all others",
-    {
-      store,
-      tokens,
-      basePath: undefined,
-      limits: undefined,
-      onFault: undefined
-    }
-  ],
-  ["an empty base path", { store, tokens, basePath: "" }],
-  ["a base path of two segments", { store, tokens, basePath: "/a/b%20c:@!~" }],
-  ["tokens that can be replaced", { store, tokens: new BearerTokens(tokens) }],
-  [
-    "a store that is an object literal",
-    { store: { append: async () => {}, close: async () => {} }, tokens }
-  ]
-] as const) {
-  test(`${says}: a server and a handler are created`, () => {
+test("the required options alone, and others that are undefined or empty, make a server and a handler", () => {
+  for (const change of [
+    {},
+    { basePath: undefined, limits: undefined, onFault: undefined },
+    { basePath: "" },
+    { basePath: "/a/b%20c:@!~" },
+    { tokens: new BearerTokens(tokens) },
+    { store: { append: async () => {}, close: async () => {} } }
+  ]) {
+    const options = { store, tokens, ...change };
     assert.equal(createPlantServer(options).listening, false);
     assert.equal(
       createPlantServer({ ...options, tls: undefined }).listening,
       false
     );
     assert.equal(typeof createPlantHandler(options), "function");
-  });
-}
+  }
+});
 
 test("only a server with tls has setSecureContext", () => {
   assert.equal(
