@@ -129,67 +129,27 @@ for (const [says, bytes] of [
 }
 
 const controls = String.fromCharCode(...Array(32).keys());
-for (const [says, plant, json] of [
-  [
-    "a tag",
-    { id: 7n, name: "Fern", tag: "shade" },
-    '{"id":7,"name":"Fern","tag":"shade"}'
-  ],
-  ["empty texts", { id: 0n, name: "", tag: "" }, '{"id":0,"name":"","tag":""}'],
-  [
-    "the least id",
-    { id: -(2n ** 63n), name: "" },
-    '{"id":-9223372036854775808,"name":""}'
-  ],
-  [
-    "the greatest id",
-    { id: 2n ** 63n - 1n, name: "" },
-    '{"id":9223372036854775807,"name":""}'
-  ],
-  [
-    "2^53 + 1",
-    { id: 2n ** 53n + 1n, name: "" },
-    '{"id":9007199254740993,"name":""}'
-  ],
-  ["beyond the BMP", { id: 1n, name: "🌿ß" }, '{"id":1,"name":"🌿ß"}'],
-  [
-    "every control character",
-    { id: 1n, name: controls },
-    `{"id":1,"name":${JSON.stringify(controls)}}`
-  ],
-  [
-    "DEL, U+2028, U+FFFF",
-    { id: 1n, name: "\u007f\u2028\uffff" },
-    '{"id":1,"name":"\u007f\u2028\uffff"}'
-  ],
-  [
-    "quotes and slashes",
-    { id: 1n, name: '"\\/' },
-    '{"id":1,"name":"\\"\\\\/"}'
-  ],
-  [
-    "the end of a record",
-    { id: 1n, name: ',"crc":"00000000"}' },
-    '{"id":1,"name":",\\"crc\\":\\"00000000\\"}"}'
-  ],
-  [
-    "a name of the prototype",
-    { id: 1n, name: "__proto__" },
-    '{"id":1,"name":"__proto__"}'
-  ],
-  [
-    "a mebibyte",
-    { id: 1n, name: "ü".repeat(2 ** 19) },
-    `{"id":1,"name":"${"ü".repeat(2 ** 19)}"}`
-  ]
+for (const [says, id, name, tag] of [
+  ["a tag", 7n, "Fern", "shade"],
+  ["empty texts", 0n, "", ""],
+  ["the least id", -(2n ** 63n), ""],
+  ["the greatest id", 2n ** 63n - 1n, ""],
+  ["2^53 + 1", 2n ** 53n + 1n, ""],
+  ["beyond the BMP", 1n, "🌿ß"],
+  ["every control character", 1n, controls],
+  ["DEL, U+2028, U+FFFF", 1n, "\u007f\u2028\uffff"],
+  ["quotes and slashes", 1n, '"\\/'],
+  ["the end of a record", 1n, ',"crc":"00000000"}'],
+  ["a name of the prototype", 1n, "__proto__"],
+  ["a mebibyte", 1n, "ü".repeat(2 ** 19)]
 ] as const) {
   test(`a plant with ${says} is written as one line and read back as it was`, () => {
+    const texts = JSON.stringify({ name, tag });
+    const json = `{"id":${id},${texts.slice(1)}`;
+    const plant = { id, name, ...(tag !== undefined && { tag }) };
     assert.equal(plantText(plant, Infinity), json);
     const bytes = fillChecksums(recordText(1, at, 133, json));
-    assert.deepEqual(
-      bytes,
-      Buffer.concat([line(textOf(json)), Buffer.from("\n")])
-    );
+    assert.equal(`${bytes}`, `${line(textOf(json))}\n`);
     assert.equal(
       bytes.findIndex((byte) => byte < 0x20),
       bytes.length - 1,
@@ -295,32 +255,17 @@ for (const [says, start] of [
   });
 }
 
-// What a plant must be is checked before it is written: a journal keeps texts.
-for (const [says, start] of [
-  ["a plant without id", textOf('{"name":"Fern"}')],
-  ["a plant without name", textOf('{"id":7}')],
-  ["a plant with a member more", textOf('{"id":7,"name":"Fern","age":1}')],
-  ["a member twice", textOf('{"id":7,"name":"Fern","name":"Fern"}')],
-  ["name before id", textOf('{"name":"Fern","id":7}')],
-  ["a space in the plant", textOf('{"id":7, "name":"Fern"}')],
-  ["an id of 7e0", textOf('{"id":7e0,"name":"Fern"}')],
-  ["an id of -0", textOf('{"id":-0,"name":"Fern"}')],
-  ["an id over int64", textOf('{"id":9223372036854775808,"name":"Fern"}')],
-  ["an id under int64", textOf('{"id":-9223372036854775809,"name":"Fern"}')],
-  ["an id in quotes", textOf('{"id":"7","name":"Fern"}')],
-  ["a tag of null", textOf('{"id":7,"name":"Fern","tag":null}')],
-  ["an escape that is not needed", textOf('{"id":7,"name":"\\u0046ern"}')],
-  ["a lone surrogate", textOf('{"id":7,"name":"\\ud800"}')],
-  [
-    "bytes that are not UTF-8",
-    Buffer.from(textOf('{"id":7,"name":"\u00ff"}'), "latin1")
-  ],
-  ["a control character", textOf('{"id":7,"name":"\t"}')]
-] as const) {
-  test(`a valid checksum over ${says} is a record: it was written so`, () => {
-    assert.equal(decodeRecord(line(start))?.seq, 1);
-  });
-}
+test("a valid checksum over any object as the plant is a record: what it must be was checked before", () => {
+  for (const plant of [
+    "{}",
+    '{"name":"Fern","id":7,"age":1}',
+    '{"id": 7e0,"name":"\\ud800","name":"\\u0046ern"}',
+    '{"id":"9223372036854775808","name":"\t","tag":null}'
+  ])
+    assert.equal(decodeRecord(line(textOf(plant)))?.seq, 1, plant);
+  const bytes = Buffer.from(textOf('{"id":7,"name":"\u00ff"}'), "latin1");
+  assert.equal(decodeRecord(line(bytes))?.seq, 1, "not UTF-8");
+});
 
 /** As Date writes them; what is no RFC 3339 time would make a line that no reader takes. */
 for (const [clock, isTaken] of [
