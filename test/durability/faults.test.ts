@@ -14,7 +14,6 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { setTimeout } from "node:timers/promises";
 import * as journals from "../support/journals.ts";
 import type { Answer } from "../support/http.ts";
 import { launch } from "../support/launch.ts";
@@ -27,21 +26,12 @@ import {
   patched,
   strace
 } from "../support/tools.ts";
+import { until } from "../support/until.ts";
 
 /** The ids of a journal's records, and what is wrong with its first bad line. */
 function read(path: string) {
   const { ids, fault } = journals.read(readFileSync(path));
   return { ids, fault };
-}
-
-async function until(
-  holds: () => boolean | Promise<boolean>,
-  says: string
-): Promise<void> {
-  for (let tries = 0; !(await holds()); tries++) {
-    assert.ok(tries < 2_000, says);
-    await setTimeout(5);
-  }
 }
 
 const stored: Answer = { status: 200, error: undefined };
@@ -131,8 +121,8 @@ test(
     assert.deepEqual(read(path), { ids: kept, fault: "" });
     rmSync(filler);
     await until(
-      async () => (await running.post(99, "c".repeat(6_000))).status === 200,
-      "service returns by itself"
+      "service returns by itself",
+      async () => (await running.post(99, "c".repeat(6_000))).status === 200
     );
     kept.push(99);
     assert.deepEqual(read(path), { ids: kept, fault: "" });

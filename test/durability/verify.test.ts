@@ -22,6 +22,7 @@ import { run, start } from "../support/in-process.ts";
 import {
   bytesOf,
   completedOf,
+  end,
   ends,
   noHeader,
   noPlant,
@@ -180,7 +181,10 @@ for (const [says, state] of Object.entries(ends)) {
     })();
     // Whatever a plant must be, its text is kept; the library gives plants with an id and a name.
     if (says === noPlant)
-      await assert.rejects(reading, { message: /expected a plant/ });
+      await assert.rejects(reading, {
+        code: "damaged",
+        message: `${path}: at offset ${end}, expected a plant with an id`
+      });
     else if (found)
       await assert.rejects(reading, {
         name: "JournalError",
