@@ -20,7 +20,6 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
 import { limitTable } from "../../src/config.ts";
-import { tokenDigest } from "../../src/http/bearer.ts";
 import { Load } from "../nats/load.ts";
 import { run } from "../support/in-process.ts";
 import { fetchPlant, logged } from "../support/operator.ts";
@@ -109,18 +108,6 @@ test(
   }
 );
 
-test("the unit's command serves with a credential as systemd provides it, mode 0440", async () => {
-  const folder = temporaryFolder();
-  const tokens = join(folder, "tokens");
-  writeFileSync(tokens, `alice ${tokenDigest(token)}\n`);
-  chmodSync(tokens, 0o440);
-  const { args } = commandOf(unit, folder);
-  const server = await startProcess({ args, env: { PLANTS_TOKEN: "" } });
-  assert.equal(await post(server.url, 1), 200);
-  assert.equal(await server.end(), 0);
-  assert.ok(existsSync(join(folder, "plants.ndjson")));
-});
-
 test("the command of the verification fails for a damaged journal, not for a torn one", async () => {
   const name = "plant-store-verify.service";
   const closed = join(temporaryFolder(), "plants.ndjson");
@@ -160,40 +147,64 @@ test("the unit waits longer for the end than the drain, and restarts for ever, w
 });
 
 const noSystemctl = missing(["systemctl", "--version"]);
+
+/**
+ * Runs the commands of a recipe that installs a unit, in a folder in place of the root, and without
+ * those that the test names.
+ */
+function install(recipe: string, ...leftOut: readonly string[]) {
+  const folder = temporaryFolder();
+  const units = join(folder, "etc/systemd/system");
+  mkdirSync(units, { recursive: true });
+  const commands = recipeWith(recipe, {
+    ...Object.fromEntries(leftOut.map((line) => [`${line}\n`, ""])),
+    "systemctl daemon-reload\n": "",
+    "/opt/": `${folder}/opt/`,
+    "/etc/": `${folder}/etc/`,
+    "enable --now": `enable --root=${folder}`
+  });
+  const { status, said } = command(root, "sh", "-ec", commands);
+  assert.equal(status, 0, said);
+  return { folder, units, said };
+}
+
+/** Runs a unit's command with the token that was installed, as systemd provides it: mode 0440. */
+async function assertUnitServes(
+  name: string,
+  { folder, said }: ReturnType<typeof install>,
+  built: string
+): Promise<void> {
+  const credentials = join(folder, "etc/plant-store");
+  chmodSync(join(credentials, "tokens"), 0o440);
+  const { nodeArgs, args } = commandOf(name, credentials);
+  const server = await startProcess({
+    program: join(folder, "opt/plant-store", built),
+    nodeArgs,
+    args,
+    env: { PLANTS_TOKEN: "" }
+  });
+  const [bearer] = /^[\w-]{43}$/m.exec(said) ?? [];
+  assert.equal((await fetchPlant(server.url, undefined, bearer)).status, 200);
+  assert.equal(await server.end(), 0);
+  assert.ok(existsSync(join(credentials, "plants.ndjson")));
+}
+
 test(
-  "the commands for systemd install the program and a token, and systemctl enables the units",
-  { skip: noSystemctl },
+  "the commands for systemd install the program and a token, enable the units, and the unit's command serves",
+  { timeout, skip: noSystemctl },
   async () => {
-    const folder = temporaryFolder();
-    const units = join(folder, "etc", "systemd", "system");
-    mkdirSync(units, { recursive: true });
-    const commands = recipeWith("systemd", {
-      "npm ci && npm run build\n": "",
-      "systemctl daemon-reload\n": "",
-      "/opt/": `${folder}/opt/`,
-      "/etc/": `${folder}/etc/`,
-      "enable --now": `enable --root=${folder}`
-    });
-    const { status, said } = command(root, "sh", "-ec", commands);
-    assert.equal(status, 0, said);
-    assert.deepEqual(readdirSync(join(units, "multi-user.target.wants")), [
-      unit
-    ]);
-    assert.deepEqual(readdirSync(join(units, "sockets.target.wants")), [
-      "plant-store.socket"
-    ]);
-    assert.deepEqual(readdirSync(join(units, "timers.target.wants")), [
-      "plant-store-verify.timer"
-    ]);
-    const { code } = await run(
-      ["check", "--tokens", join(folder, "etc/plant-store/tokens")],
-      { PLANTS_TOKEN: "" }
-    );
-    assert.equal(code, 0);
+    const installed = install("systemd", "npm ci && npm run build");
+    const { folder, units } = installed;
+    const wantedBy = (target: string) =>
+      readdirSync(join(units, `${target}.wants`));
+    assert.deepEqual(wantedBy("multi-user.target"), [unit]);
+    assert.deepEqual(wantedBy("sockets.target"), ["plant-store.socket"]);
+    assert.deepEqual(wantedBy("timers.target"), ["plant-store-verify.timer"]);
     assert.deepEqual(readdirSync(join(folder, "opt/plant-store")).sort(), [
       "dist",
       "package.json"
     ]);
+    await assertUnitServes(unit, installed, "dist/server.js");
   }
 );
 
@@ -203,21 +214,15 @@ test(
   "the commands for a small machine install a unit whose command serves",
   { timeout, skip: noSystemctl },
   async () => {
-    const folder = temporaryFolder();
-    const etc = join(folder, "etc");
-    const units = join(etc, "systemd", "system");
-    mkdirSync(units, { recursive: true });
-    const commands = recipeWith("small", {
-      "npm ci\n": "",
-      "systemctl daemon-reload\n": "",
-      "systemctl restart systemd-journald\n": "",
-      "/opt/": `${folder}/opt/`,
-      "/etc/": `${etc}/`,
-      "enable --now": `enable --root=${folder}`
-    });
-    const { status, said } = command(root, "sh", "-ec", commands);
-    assert.equal(status, 0, said);
-    assert.ok(existsSync(join(etc, "systemd/journald.conf.d/small.conf")));
+    const installed = install(
+      "small",
+      "npm ci",
+      "systemctl restart systemd-journald"
+    );
+    const { folder, units } = installed;
+    assert.ok(
+      existsSync(join(folder, "etc/systemd/journald.conf.d/small.conf"))
+    );
 
     const small = join(units, `${unit}.d`, "small.conf");
     const verify = () =>
@@ -231,20 +236,7 @@ test(
     assert.equal(verify(), "");
     writeFileSync(small, recipeWith("small.conf", { "MemoryMax=": "Tea=" }));
     assert.match(verify(), /Tea/, "the control");
-
-    const { nodeArgs, args } = commandOf(
-      "small.conf",
-      join(etc, "plant-store")
-    );
-    const server = await startProcess({
-      program: join(folder, "opt/plant-store/plant-store.cjs"),
-      nodeArgs,
-      args,
-      env: { PLANTS_TOKEN: "" }
-    });
-    const [bearer] = /^[\w-]{43}$/m.exec(said) ?? [];
-    assert.equal((await fetchPlant(server.url, undefined, bearer)).status, 200);
-    assert.equal(await server.end(), 0);
+    await assertUnitServes("small.conf", installed, "plant-store.cjs");
   }
 );
 
@@ -586,15 +578,8 @@ test(
     );
 
     const server = await startProcess({ cwd });
-    const loaded = spawnSync(
-      process.execPath,
-      [join(root, "src/program/recipes/load.mjs"), "rescued.txt"],
-      {
-        cwd,
-        env: cleanEnvironment({ PLANTS_URL: server.url, PLANTS_TOKEN: token })
-      }
-    );
-    assert.equal(loaded.status, 0, `${loaded.stderr}`);
+    const loaded = load(cwd, server.url, { file: "rescued.txt" });
+    assert.equal(loaded.status, 0, loaded.stderr);
     assert.equal(await server.end(), 0);
     const files = ["plants-1.ndjson", "plants.ndjson"];
     assert.equal((await run(["verify", ...files], {}, cwd)).code, 0);
@@ -696,6 +681,30 @@ test(
 
 // Loading
 
+const loader = join(root, "src/program/recipes/load.mjs");
+const loadEnvironment = (url: string, bearer = token): NodeJS.ProcessEnv =>
+  cleanEnvironment({ PLANTS_URL: url, PLANTS_TOKEN: bearer });
+
+/** An address without a server. */
+const nowhere = "http://127.0.0.1:2";
+
+/** Runs load.mjs, or a copy of it, to its end. */
+const load = (
+  cwd: string,
+  url: string,
+  {
+    file = "plants.txt",
+    script = loader,
+    node = process.execPath,
+    bearer = token
+  } = {}
+) =>
+  spawnSync(node, [script, file].filter(Boolean), {
+    cwd,
+    encoding: "utf8",
+    env: loadEnvironment(url, bearer)
+  });
+
 /**
  * Loads a file larger than the server's window of keys with a script that is killed while it
  * posts, until a kill has met lines that are stored and not recorded.
@@ -704,13 +713,13 @@ test(
  *
  * @returns the ids in the journal, and what the last run printed
  */
-async function loadWithKills(script: string, ...args: readonly string[]) {
+async function loadWithKills(text: string, ...args: readonly string[]) {
   const cwd = temporaryFolder();
   const lines = Array.from(
     { length: 900 },
     (_, index) => `{"id":${index},"name":"Færn"}`
   );
-  writeFileSync(join(cwd, "load.mjs"), script);
+  writeFileSync(join(cwd, "load.mjs"), text);
   writeFileSync(
     join(cwd, "plants.txt"),
     ['{"id":1}', "", ...lines, '{"id":1}'].join("\n")
@@ -719,14 +728,14 @@ async function loadWithKills(script: string, ...args: readonly string[]) {
     cwd,
     args: ["--key-window", "65536", ...args]
   });
-  const env = cleanEnvironment({ PLANTS_URL: server.url, PLANTS_TOKEN: token });
+  const env = loadEnvironment(server.url);
   const journal = join(cwd, "plants.ndjson");
   const idsNow = () => idsOf(readFileSync(journal, "latin1"));
-  const words = ["load.mjs", "plants.txt"];
 
   const progress = join(cwd, "plants.txt.loaded");
   for (let kills = 0, unrecorded = 0; unrecorded === 0; kills++) {
     assert.ok(kills < 20, "no kill met a line that is stored and not recorded");
+    const words = ["load.mjs", "plants.txt"];
     const loading = spawn(process.execPath, words, { cwd, env });
     const exited = once(loading, "exit");
     // A hundred records have more bytes than that.
@@ -742,11 +751,7 @@ async function loadWithKills(script: string, ...args: readonly string[]) {
       2 -
       Number(readFileSync(progress, "utf8").split(" ")[1]);
   }
-  const last = spawnSync(process.execPath, words, {
-    cwd,
-    env,
-    encoding: "utf8"
-  });
+  const last = load(cwd, server.url, { script: "load.mjs" });
   await server.end();
   return { ...last, ids: idsNow(), lines, log: server.stderr() };
 }
@@ -795,21 +800,12 @@ test(
     const cwd = temporaryFolder();
     const ids = Array.from({ length: 200 }, (_, index) => index);
     const lines = ids.map((id) => `{"id":${id},"name":"Fern"}\n`);
-    writeFileSync(join(cwd, "load.mjs"), recipeOf("load.mjs"));
     writeFileSync(join(cwd, "plants.txt"), lines.join(""));
     const server = await startProcess({
       cwd,
       args: ["--max-connections", "1"]
     });
-    const { status, stderr } = spawnSync(
-      process.execPath,
-      ["load.mjs", "plants.txt"],
-      {
-        cwd,
-        encoding: "utf8",
-        env: cleanEnvironment({ PLANTS_URL: server.url, PLANTS_TOKEN: token })
-      }
-    );
+    const { status, stderr } = load(cwd, server.url);
     assert.equal(status, 0, stderr);
     assert.equal(await server.end(), 0);
     assert.match(server.stderr(), /a connection is refused: 1 are open/);
@@ -842,7 +838,7 @@ test(
     const loading = runningOf(
       spawn(process.execPath, ["load.mjs", "a"], {
         cwd,
-        env: cleanEnvironment({ PLANTS_URL: url, PLANTS_TOKEN: token })
+        env: loadEnvironment(url)
       })
     );
     assert.equal(await loading.ended, 2);
@@ -864,11 +860,11 @@ test(
     const cwd = temporaryFolder();
     writeFileSync(join(cwd, "a"), '{"id":1,"name":"Fern"}\n'.repeat(20_000));
     const server = await startProcess();
-    const load = `exec '${process.execPath}' '${join(root, "src/program/recipes/load.mjs")}' a`;
+    const line = `exec '${process.execPath}' '${loader}' a`;
     const terminal = runningOf(
-      spawn("script", ["--quiet", "--return", "--command", load, "/dev/null"], {
+      spawn("script", ["--quiet", "--return", "--command", line, "/dev/null"], {
         cwd,
-        env: cleanEnvironment({ PLANTS_URL: server.url, PLANTS_TOKEN: token })
+        env: loadEnvironment(server.url)
       })
     );
     const progress = /^(\d+) lines, (\d+) %\r/;
@@ -907,24 +903,15 @@ test(
   async () => {
     const cwd = temporaryFolder();
     writeFileSync(join(cwd, "a"), '{"id":1,"name":"Fern"}');
-    const env = cleanEnvironment({
-      PLANTS_URL: "http://127.0.0.1:2",
-      PLANTS_TOKEN: token
-    });
-    const load = (): string =>
-      spawnSync(
-        process.execPath,
-        [join(root, "src/program/recipes/load.mjs"), "a"],
-        { cwd, encoding: "utf8", env }
-      ).stderr;
+    const loadAgain = (): string => load(cwd, nowhere, { file: "a" }).stderr;
     const isRefused =
       /^line 1 got no response: connect ECONNREFUSED 127\.0\.0\.1:2\n$/;
-    assert.match(load(), isRefused);
-    assert.match(load(), isRefused);
+    assert.match(loadAgain(), isRefused);
+    assert.match(loadAgain(), isRefused);
     const before = Date.now() / 1000 - 300;
     utimesSync(join(cwd, "a.loaded"), before, before);
     assert.match(
-      load(),
+      loadAgain(),
       /^a\.loaded is 30\d s old: .* up to 64 lines after line 0 may be stored twice\nline 1 got no response: connect/
     );
   }
@@ -937,24 +924,13 @@ test(
     const cwd = temporaryFolder();
     for (const name of ["a", "b", "b.loaded"])
       writeFileSync(join(cwd, name), "another 5");
-    for (const [file, PLANTS_TOKEN, says] of [
+    for (const [file, bearer, says] of [
       ["", token, "usage: PLANTS_TOKEN=TOKEN node load.mjs FILE"],
       ["a", "", "PLANTS_TOKEN is not set: it must be a token of the server"],
       ["a", token, "line 1 got no response: connect ECONNREFUSED 127.0.0.1:2"],
       ["b", token, "b has changed since b.loaded was written"]
     ] as const) {
-      const args = [join(root, "src/program/recipes/load.mjs"), file].filter(
-        Boolean
-      );
-      const env = cleanEnvironment({
-        PLANTS_URL: "http://127.0.0.1:2",
-        PLANTS_TOKEN
-      });
-      const { status, stderr } = spawnSync(process.execPath, args, {
-        cwd,
-        encoding: "utf8",
-        env
-      });
+      const { status, stderr } = load(cwd, nowhere, { file, bearer });
       assert.equal(status, 2);
       assert.equal(stderr, `${says}\n`);
     }
@@ -974,29 +950,19 @@ for (const { path: node, version, major } of nodes) {
         `${plant.replace(",", ",\r")}\r\n\r\n`
       );
       const server = await startProcess({ cwd });
-      const env = cleanEnvironment({
-        PLANTS_URL: `${server.url}/`,
-        PLANTS_TOKEN: token
-      });
+      const { stdout } = load(cwd, `${server.url}/`, { node });
+      assert.equal(stdout, "2 lines are done, 0 of them refused\n");
+      await server.end();
+      const journal = readFileSync(join(cwd, "plants.ndjson"), "utf8");
+      assert.ok(journal.includes(`"plant":${plant}`));
       const runWith = (
         name: string,
         script: string,
         command = node
       ): string => {
         writeFileSync(join(cwd, name), script);
-        return spawnSync(command, [name, "plants.txt"], {
-          cwd,
-          env,
-          encoding: "utf8"
-        }).stdout;
+        return spawnSync(command, [name], { cwd, encoding: "utf8" }).stdout;
       };
-      assert.equal(
-        runWith("load.mjs", recipeOf("load.mjs")),
-        "2 lines are done, 0 of them refused\n"
-      );
-      await server.end();
-      const journal = readFileSync(join(cwd, "plants.ndjson"), "utf8");
-      assert.ok(journal.includes(`"plant":${plant}`));
       assert.equal(runWith("lines.mjs", recipeOf("lines.mjs")), journal);
       const control = runWith(
         "lines.mjs",
