@@ -169,9 +169,16 @@ export async function appendAll(file: JournalFile, bytes: Buffer) {
  * The old file stays until then: it may be the only copy.
  */
 export async function replaceFile(disk: Disk, path: string, bytes: Buffer) {
-  const file = disk.openBeside(`${path}.part`);
-  await appendAll(file, bytes).finally(() => file.close());
-  disk.rename(`${path}.part`, path);
+  const part = `${path}.part`;
+  try {
+    const file = disk.openBeside(part);
+    await appendAll(file, bytes).finally(() => file.close());
+    disk.rename(part, path);
+  } catch (error) {
+    // It may hold the last free blocks.
+    ifPossible(() => disk.remove(part));
+    throw error;
+  }
   disk.syncDirectory(path);
 }
 

@@ -643,6 +643,8 @@ test("a start that finds no space, whichever write needs it, has copied a torn e
     disk.fail("append", { errno: constants.errno.ENOSPC }, written);
     await assert.rejects(openJournal(path, { disk }), { exitCode: 74 });
     assert.equal(disk.faultsFired, 1);
+    const parts = disk.names().filter((name) => name.endsWith(".part"));
+    assert.deepEqual(parts, [], "its blocks are free again");
     await (await openJournal(path, { disk })).close();
     assert.deepEqual(
       disk.files().filter((name) => name.includes(".torn-")),
