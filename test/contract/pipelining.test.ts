@@ -21,6 +21,7 @@ import {
 import { answerTo, exchange, readAnswers } from "../support/exchange.ts";
 import { post, startProcess, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
+import { until } from "../support/until.ts";
 
 const plant = (name: string, fields = ""): string =>
   `${post(`{"id":1,"name":"${name}"}`, fields)}`;
@@ -183,6 +184,37 @@ test(
       assert.equal(await drained, true);
       assert.deepEqual(store.names, ["first"]);
     }
+  }
+);
+
+test(
+  "a plant that has arrived gets 408 if the server does not read it in time, while responses wait",
+  { timeout },
+  async () => {
+    let isLate = false;
+    const { ends, store } = await connected({
+      limits: { headMillis: 1_000, requestMillis: 1_000, checkMillis: 20 },
+      onResponse: ({ status }) => {
+        isLate ||= status === 408;
+      }
+    });
+    store.hold();
+    const text = readAll(ends);
+    await send(ends, plant("first"));
+    await until("it waits", () => store.waiting === 1);
+    const { release } = store;
+    store.hold();
+    store.release();
+
+    // Node reads 64 KiB at once, and stops while so much of responses waits.
+    const [large, late] = ["x".repeat(100_000), "y".repeat(80_000)];
+    ends.client.write(plant(large) + plant(late));
+    await until("its time is over", () => isLate);
+    assert.equal(ends.client.writableLength, 0, "the kernel has all of it");
+    assert.ok(ends.ours.bytesRead < ends.client.bytesWritten);
+    release();
+    assert.deepEqual(statusesOf(await text), [200, 200, 408]);
+    assert.deepEqual(store.names, [large, "first"]);
   }
 );
 
