@@ -146,8 +146,8 @@ const withVersions = (tls: TlsOptions): TlsOptions =>
  *
  * Node parses up to 64 KiB in one go. For each request in it, which may have 18 bytes, it would keep
  * a request and a response object until the socket closes. For a CONNECT it makes no response
- * object, and up to Node 24 it stops parsing. From Node 26 on it keeps only the last of them. A test
- * on each Node pins that.
+ * object, and up to Node 24 it stops parsing. From Node 26 on it goes on, but keeps none of them. A
+ * test on each Node pins that.
  */
 class StrictMessage extends IncomingMessage {
   // Bun passes other arguments, and more of them, than node's types name.

@@ -4,6 +4,7 @@
  * its value: all cases in place of every second one.
  */
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
@@ -12,7 +13,7 @@ import { test } from "node:test";
 import { connect as connectTls } from "node:tls";
 import type { Limits } from "../../src/config.ts";
 import { plant } from "../support/requests.ts";
-import { nodes } from "../support/recipes.ts";
+import { commandOf, nodes } from "../support/recipes.ts";
 import { readAnswers } from "../support/exchange.ts";
 import {
   library,
@@ -25,14 +26,41 @@ import { certify } from "../support/tools.ts";
 import { seconds } from "../support/until.ts";
 
 const timeout = seconds(60);
-const connectionCount = 60;
 const segmentBytes = 65_536;
 
-/** A heap in which the server serves, but does not hold the requests of all segments at once. */
-const nodeArgs = ["--max-old-space-size=64"];
+/** How many clients, and a heap that does not hold all requests of their segments at once. */
+interface Size {
+  readonly says: string;
+  readonly connectionCount: number;
+  readonly nodeArgs: readonly string[];
+}
+const usual: Size = {
+  says: "a heap of 64 MiB",
+  connectionCount: 60,
+  nodeArgs: ["--max-old-space-size=64"]
+};
+
+/** The recipe's. With --jitless, Node 22 imports no node:http into an ES module. */
+const small: Size = {
+  says: "the heap of a small machine",
+  connectionCount: 15,
+  nodeArgs: commandOf("small.conf", "").nodeArgs.filter(
+    (flag) => flag !== "--jitless"
+  )
+};
+
+/** Node takes a heap of 256 MiB where there are 512. */
+const large: Size = {
+  says: "a heap of 256 MiB",
+  connectionCount: 400,
+  nodeArgs: ["--max-old-space-size=256"]
+};
 
 /** How a server differs from one on a port whose store stores at once. */
 interface Kind {
+  /** `usual` by default. */
+  readonly size?: Size;
+
   /** Node's own parser, as a host's server has it. */
   readonly isHosts?: true;
 
@@ -99,6 +127,7 @@ async function flood(
 ) {
   const cwd = socketFolder();
   const args = [JSON.stringify(kind)];
+  const { connectionCount, nodeArgs } = kind.size ?? usual;
   const server = await startProcess({ node, nodeArgs, program, args, cwd });
   const { process: child } = server;
   const ended = once(child, "exit").then(([, signal]) => String(signal));
@@ -161,7 +190,9 @@ const cases: readonly (readonly [
   ["with responses", refused, 401, 129, "read at once", {}],
   ["with responses", refused, 401, 129, "read later", { path }],
   ["for a stalled store,", plant, 200, 0, "read at once", { isStalled: true }],
-  ["after a last response, with TLS,", last, 400, 1, "read later", { tls }]
+  ["after a last response, with TLS,", last, 400, 1, "read later", { tls }],
+  ["after a last response,", last, 400, 1, "read later", { size: small }],
+  ["after a last response,", last, 400, 1, "read later", { size: large }]
 ];
 const limits = { pipelinedMax: 1_000_000 };
 const controls: readonly (readonly [
@@ -171,7 +202,9 @@ const controls: readonly (readonly [
   kind: Kind
 ])[] = [
   ["node's own parser", last, "read later", { isHosts: true }],
-  ["no limit", plant, "read at once", { isStalled: true, limits }]
+  ["no limit", plant, "read at once", { isStalled: true, limits }],
+  ["node's own parser", last, "read later", { isHosts: true, size: small }],
+  ["node's own parser", last, "read later", { isHosts: true, size: large }]
 ];
 
 const step = process.env["PLANT_TEST_ROUNDS"] === undefined ? 2 : 1;
@@ -179,22 +212,24 @@ for (const { path: node, version } of nodes) {
   const isTried = (_: unknown, index: number) => index % step === 0;
   for (const [says, request, status, count, reads, kind] of cases.filter(
     isTried
-  ))
+  )) {
+    const size = kind.size ?? usual;
     test(
-      `on Node ${version} a heap of 64 MiB bears requests ${says} ${reads}`,
+      `on Node ${version} ${size.says} bears requests ${says} ${reads}`,
       { timeout },
       async () => {
         const statuses = Array<number>(count).fill(status);
         assert.deepEqual(
           await flood(node, kind, segmentOf(request), count, reads),
-          Array(connectionCount).fill(statuses)
+          Array(size.connectionCount).fill(statuses)
         );
       }
     );
+  }
 
   for (const [says, request, reads, kind] of controls.filter(isTried))
     test(
-      `on Node ${version} a server with ${says} ends, with responses ${reads}: the control`,
+      `on Node ${version} ${(kind.size ?? usual).says} does not bear requests with ${says}: the control`,
       { timeout },
       async () => {
         const outcome = await flood(node, kind, segmentOf(request), 1, reads);
@@ -204,3 +239,46 @@ for (const { path: node, version } of nodes) {
       }
     );
 }
+
+/** Prints how many requests and responses a server has, while the connection is open. */
+const counter = join(temporaryFolder(), "counter.mjs");
+writeFileSync(
+  counter,
+  `import { once } from "node:events";
+import { createServer, IncomingMessage, ServerResponse } from "node:http";
+import { connect } from "node:net";
+import { setImmediate } from "node:timers/promises";
+import { queryObjects } from "node:v8";
+import { createPlantHandler, createPlantServer } from "${library}";
+
+const segment = Buffer.from(${JSON.stringify(last)}.repeat(3_640));
+const store = { append: async () => undefined, close: async () => undefined };
+const options = { tokens: ["${token}"], store };
+const server = process.argv.includes("--hosts")
+  ? createServer({ requireHostHeader: false }, createPlantHandler(options))
+  : createPlantServer(options);
+const count = () =>
+  [IncomingMessage, ServerResponse].map((each) => queryObjects(each, { format: "count" }));
+
+// Prototypes count, too.
+const before = count();
+await once(server.listen(0, "127.0.0.1"), "listening");
+const accepted = once(server, "connection");
+const client = connect({ port: server.address().port, allowHalfOpen: true });
+client.write(segment);
+const [socket] = await accepted;
+await once(client, "data");
+while (socket.bytesRead < segment.length) await setImmediate();
+console.log(...count().map((all, kind) => all - before[kind]), socket.closed);
+process.exit();
+`
+);
+test("of requests that follow a last response in its segment, none is kept", () => {
+  const countOf = (node: string, ...args: readonly string[]) =>
+    spawnSync(node, ["--no-warnings", counter, ...args], { encoding: "utf8" })
+      .stdout;
+  for (const { path: node } of nodes) {
+    assert.equal(countOf(node), "1 1 false\n");
+    assert.equal(countOf(node, "--hosts"), "3640 3640 false\n", "the control");
+  }
+});

@@ -149,6 +149,34 @@ test("the table of development packages is package.json's, and none is needed to
   assert.equal(manifest.dependencies, undefined);
 });
 
+test("each bound of the security page names a test, and its file has it", () => {
+  const { text } = documentOf(".github/SECURITY.md");
+  const [, section = ""] = text.split(
+    "## What clients can make the server hold"
+  );
+  const [bounds = ""] = section.split("\n## ");
+  const rows = bounds.match(/^\|(?! who| ---).+$/gm) ?? [];
+  assert.ok(rows.length > 5);
+  for (const row of rows) {
+    const [, path = "", named = ""] = /\| `(\S+)`: ([^|]+) \|$/.exec(row) ?? [];
+    const source = readFileSync(join(root, path), "utf8");
+    assert.ok(
+      testNamesOf(source).some((pattern) => pattern.test(named)),
+      row
+    );
+  }
+});
+
+/** The names of a file's tests. What a template inserts may be any text. */
+function testNamesOf(source: string): readonly RegExp[] {
+  const names = source.matchAll(/\btest\(\s*(?:"([^"]+)"|`([^`]+)`)/g);
+  return [...names].map(([, whole = "", template = whole]) => {
+    const parts = template.split(/\$\{.+?\}/);
+    const escaped = parts.map((part) => part.replace(/[^\w ]/g, "\\$&"));
+    return new RegExp(`^${escaped.join(".+")}$`);
+  });
+}
+
 test("test/README.md lists each PLANT_TEST_ variable that the tests and .ci/run read", () => {
   const files = readdirSync(join(root, "test"), {
     recursive: true,
