@@ -53,7 +53,7 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
     "src/system.ts"
   ],
   "node:tty": ["src/server.ts"],
-  "node:process": ["src/nats/server-connection.ts"],
+  "node:process": ["src/http/reply.ts", "src/nats/server-connection.ts"],
   // These reach nothing outside of the process.
   "node:assert": ["src/"],
   "node:buffer": ["src/"],
