@@ -179,7 +179,7 @@ const retries: readonly (readonly [
     [1_000, 2_000, 4_000],
     /^\{"name":"Moss"\}$/m
   ],
-  ...[40014, 40102, 41301, 42201, 50101, 50501].map(
+  ...[40014, 40401, 41301, 42201, 50101, 50501].map(
     (error) =>
       [
         `does not repeat what got ${error}`,

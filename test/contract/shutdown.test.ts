@@ -368,7 +368,7 @@ test(
     const full = await answerTo(port, keyed);
     assert.match(
       full.body,
-      /"error":50302,.* unknown whether the plant was stored: .* error 50304\./
+      /"error":503.* unknown whether the plant was stored: .* error 50304\./
     );
     upload.client.resetAndDestroy();
     await closed(upload.ours);
@@ -381,7 +381,7 @@ test(
     assert.equal(second?.status, 503);
     assert.match(
       second?.body ?? "",
-      /"error":50302,.* unknown whether the plant was stored: .* error 50305\./
+      /"error":503.* unknown whether the plant was stored: .* error 50305\./
     );
   }
 );

@@ -120,9 +120,9 @@ test(
     );
     assert.deepEqual(Object.fromEntries(counted), {
       [requests(200, "")]: 13,
-      [requests(401, 40101)]: 7,
-      [requests(400, 40001)]: 1,
-      [requests(404, 40401)]: 1
+      [requests(401, catalogue.anonymous[0])]: 7,
+      [requests(400, catalogue.malformed[0])]: 1,
+      [requests(404, catalogue.path[0])]: 1
     });
     assertSamples(metrics, {
       connections_refused_total: 1,

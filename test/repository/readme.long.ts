@@ -195,7 +195,7 @@ test("the commands for TLS make a pair that the server serves, and those of a re
     `curl -s --cacert cert.pem https://localhost:${server.port}/plants`,
     folder
   );
-  assert.match(asked.stdout, /"error":40101/);
+  assert.match(asked.stdout, /"error":401/);
 
   const renewed = temporaryFolder();
   const renewal = shell(
