@@ -403,31 +403,25 @@ test(
   }
 );
 
-for (const [failure, message] of [
-  [new Error("inside"), /unknown whether the plant was stored/],
-  [new StoreError("invalid", "inside"), /unknown whether/],
-  [
-    Object.assign(new StoreError("full", "inside"), { code: "toString" }),
-    /unknown whether/
-  ],
-  [undefined, /unknown whether/]
-] as const) {
+for (const failure of [
+  new Error("inside"),
+  new StoreError("invalid", "inside"),
+  Object.assign(new StoreError("full", "inside"), { code: "toString" }),
+  undefined
+]) {
   test(
     `a store of the host that rejects with ${String(failure)} is a 500`,
     { timeout },
     async () => {
       const faults: unknown[] = [];
-      const failing = {
-        append: () => Promise.reject(failure),
-        close: () => Promise.resolve()
-      };
+      const append = () => Promise.reject(failure);
       const port = await hostThat(() => undefined, {
-        store: failing,
+        store: { append, close: () => Promise.resolve() },
         onFault: (error) => void faults.push(error)
       });
       const { status, body } = await answerTo(port, plant);
       assert.equal(status, 500);
-      assert.match(body, message);
+      assert.match(body, /unknown whether the plant was stored/);
       assert.doesNotMatch(body, /inside/);
       assert.equal(faults.length, 1);
     }

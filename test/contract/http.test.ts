@@ -237,6 +237,7 @@ const faults: readonly (readonly [
   ["path", { status: 404, target: "/plant" }],
   ["method", { status: 405, method: "PUT" }],
   ["Expect", { status: 417, fields: "Expect: 200-ok\r\n" }],
+  ["key", { status: 400, fields: 'Idempotency-Key: "\r\n' }],
   ["media type", { status: 415, type: "Content-Type: text/json\r\n" }],
   ["content coding", { status: 415, fields: "Content-Encoding: br\r\n" }],
   ["size", { status: 413, length: 1_048_577 }],
@@ -264,7 +265,7 @@ table(
 
 table(
   "a fault of the head gets its response before 100 Continue, without the body",
-  faults.slice(0, 8).filter(([name]) => name !== "Expect"),
+  faults.slice(0, 9).filter(([name]) => name !== "Expect"),
   async ([, { status, ...parts }]) => {
     const fields = `${parts.fields ?? ""}Expect: 100-continue\r\n`;
     assertError(await responseTo({ length: 22, ...parts, fields, body: "" }), [

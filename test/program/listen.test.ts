@@ -288,20 +288,6 @@ test(
 );
 
 test(
-  "a missing directory of a socket ends with 69 and is named",
-  { timeout },
-  async () => {
-    const { code, stderr } = await run(
-      ["--socket", join(socketFolder(), "none", "s")],
-      {},
-      temporaryFolder()
-    );
-    assert.equal(code, 69);
-    assert.match(stderr, /: --socket: cannot listen: ENOENT: .*none'/);
-  }
-);
-
-test(
   "a start that cannot listen leaves an empty journal, and an existing one as it was",
   { timeout },
   async () => {
