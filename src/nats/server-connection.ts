@@ -56,9 +56,8 @@ export class ServerConnection {
   /** What takes the responses to a request of `ask`, by the token. */
   readonly #asked = new Map<string, (response: Response) => void>();
 
-  /** The number of the latest census, and of the streams of the expected name that responded. */
+  /** The number of the latest census. */
   #census = 0;
-  #streams = 0;
 
   /** The latest INFO: a server sends it again when `max_payload` changes, or before it leaves. */
   info: JsonObject = {};
@@ -199,10 +198,12 @@ export class ServerConnection {
   countStreams() {
     const { stream, subject } = this.#settings;
     const token = `census${++this.#census}`;
-    this.#streams = 0;
-    this.#asked.clear();
+    let streams = 0;
+
+    // The three before still count: a leaf node may be far away or busy, and respond late.
+    this.#asked.delete(`census${this.#census - 4}`);
     this.#asked.set(token, (response) => {
-      if (objectOf(response)["stream"] === stream && ++this.#streams > 1)
+      if (objectOf(response)["stream"] === stream && ++streams > 1)
         throw new ExitError(
           "config",
           `two streams named ${stream} take the subject ${subject}: one may be a leaf node's`

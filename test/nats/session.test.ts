@@ -6,6 +6,7 @@ import { fern } from "../support/journals.ts";
 import {
   ack,
   Fake,
+  fails,
   open as openScript,
   openFake,
   patient,
@@ -216,6 +217,14 @@ describe("a census of the streams on the subject", () => {
     const fake = await Fake.start({ streams: ["plants", "copy", "plants"] });
     await refused(openFake([fake]), "config", twins);
     assert.deepEqual(fake.plants, []);
+  });
+  test("counts a response that is late: one of a leaf node may be far away", async () => {
+    const { fake, store, warnings } = await open({}, {});
+    const [, inbox] = /^SUB (\S+)\.\* 1\r$/m.exec(fake.said[0] ?? "") ?? [];
+    const text = fails(10060, "", 400);
+    fake.say(`MSG ${inbox}.census1 1 ${text.length}\r\n${text}\r\n`);
+    assert.equal(await stores(store), false);
+    assert.match(warnings.join("\n"), twins);
   });
   test("that finds two of the name later refuses plants until there is one", async () => {
     const { fake, store, warnings } = await open();
