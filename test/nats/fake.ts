@@ -17,6 +17,7 @@ import {
 } from "../../src/nats/nats.ts";
 import { StoreError } from "../../src/store.ts";
 import { ExitError } from "../../src/failure.ts";
+import { until } from "../support/until.ts";
 import { rightStream } from "./cluster.ts";
 
 export interface Published {
@@ -106,6 +107,10 @@ export const storing =
       ? ack(known, ',"duplicate":true')
       : ack(kept.push({ subject, payload, headers, ...rest }));
   };
+
+/** A message with a response, as a server sends it. */
+export const respond = (reply: string | undefined, text: string): string =>
+  `MSG ${reply} 1 ${Buffer.byteLength(text)}\r\n${text}\r\n`;
 
 /** A message without payload, as a server sends it where nobody takes what was published. */
 export const nobody = (subject: string): { readonly raw: string } => ({
@@ -251,19 +256,18 @@ export class Fake {
       domain,
       onPlant = () => ack(this.plants.length)
     } = this.script;
-    const respond = (text: string) =>
-      socket.write(`MSG ${reply} 1 ${Buffer.byteLength(text)}\r\n${text}\r\n`);
+    const write = (text: string) => socket.write(respond(reply, text));
     let answer: Answer;
     if (published.payload === "" && subject.includes("STREAM.MSG.GET")) return;
     if (published.headers.includes("Expected-Stream: .\r")) {
       const { streams = ["plants"] } = this.script;
-      for (const name of streams) respond(fails(10060, "", 400, name));
+      for (const name of streams) write(fails(10060, "", 400, name));
       return;
     }
     if (subject === "servers") {
       this.asked++;
       const { varzs } = this.script;
-      for (const data of varzs ?? []) respond(JSON.stringify({ data }));
+      for (const data of varzs ?? []) write(JSON.stringify({ data }));
       if (!varzs) socket.write(nobody(reply).raw);
       return;
     }
@@ -281,7 +285,7 @@ export class Fake {
       answer = onPlant(published, this.plants.length, this);
     }
     if (answer === undefined) return;
-    if (typeof answer === "string") respond(answer);
+    if (typeof answer === "string") write(answer);
     else socket.write(answer.raw);
   }
 }
@@ -373,6 +377,14 @@ export const outcomeOf = (append: Promise<unknown>): Promise<string> =>
 export const fern = { id: 9223372036854775807n, name: "Fern ä€", tag: "shade" };
 export const append = (store: NatsStore, name = fern.name): Promise<string> =>
   outcomeOf(store.append({ ...fern, name }));
+
+/** Whether a plant is stored. */
+export const stores = async (store: NatsStore): Promise<boolean> =>
+  (await append(store)) === "stored";
+
+/** Waits until plants are stored. */
+export const resumes = (store: NatsStore): Promise<void> =>
+  until("plants are stored", () => stores(store));
 
 /** The response to STREAM.MSG.GET, as a server writes it. */
 export const found = (

@@ -1,4 +1,5 @@
-/** Outages that a client waits for: run by `npm run test:long`. */
+/** What was acknowledged over HTTP is in the stream, whatever happens to its servers.
+ * PLANT_TEST_CLUSTER_ROUNDS=10 kills ten leaders. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
@@ -8,13 +9,36 @@ import { proxied } from "./proxy.ts";
 import { seconds } from "../support/until.ts";
 
 const outageMillis = 20_000;
-const timeout = seconds(180);
+const rounds = Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1);
+const timeout = seconds(180 + rounds * 60);
 const cluster = await Cluster.start();
 
 describe(
   "what was acknowledged is there",
   { ...withCluster, timeout, concurrency: 1 },
   () => {
+    for (const [signal, count] of [
+      ["SIGKILL", rounds],
+      ["SIGTERM", 1]
+    ] as const) {
+      test(`the leader ended by ${signal}, ${count} times`, async (t) => {
+        await underLoad(t, cluster, async ({ stream, load }) => {
+          for (let round = 1; round <= count; round++) {
+            const leader = await cluster.leader(stream);
+            await cluster.kill(leader, signal);
+            await load.more(500);
+            assert.notEqual(
+              (await cluster.leader(stream)).name,
+              leader.name,
+              "the fault fired"
+            );
+            cluster.restart(leader);
+            await cluster.ready(leader);
+          }
+        });
+      });
+    }
+
     test("the leader stopped (SIGSTOP), and continued as one that knows of nothing", async (t) => {
       await underLoad(t, cluster, async ({ stream, load }) => {
         const leader = await cluster.leader(stream);

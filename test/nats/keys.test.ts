@@ -14,6 +14,7 @@ import {
   open as openScript,
   openFake,
   outcomeOf,
+  respond,
   storing,
   type Published,
   type Script
@@ -135,15 +136,15 @@ describe("a plant with a key", { timeout }, () => {
       toISOString.call(new Date(0))
     );
     const kept: Published[] = [];
-    const respond = storing(kept);
+    const onPlant = storing(kept);
     const fake = await Fake.start({
-      onPlant: (published) => void respond(published)
+      onPlant: (published) => void onPlant(published)
     });
     const stores = [await openFake([fake]), await openFake([fake])];
     const key = newKey();
     const outcomes = stores.map((store) => once(store, fern, key));
     await until("both are sent", () => fake.plants.length === 2);
-    fake.script = { onPlant: respond };
+    fake.script = { onPlant };
     fake.cut();
     assert.equal(
       (await Promise.all(outcomes)).toSorted().join(),
@@ -190,9 +191,7 @@ describe("a plant with a key", { timeout }, () => {
     const first = once(store, fern, key);
     const second = once(store, fern, key);
     await until("it is sent", () => fake.plants.length === 1);
-    fake.say(
-      `MSG ${fake.plants[0]?.reply} 1 ${ack(1).length}\r\n${ack(1)}\r\n`
-    );
+    fake.say(respond(fake.plants[0]?.reply, ack(1)));
     assert.deepEqual(await Promise.all([first, second]), [
       "stored",
       "replayed"
@@ -217,9 +216,7 @@ describe("a plant with a key", { timeout }, () => {
     const first = once(store, fern, key);
     assert.equal(await once(store, moss, key), "conflict");
     await until("it is sent", () => fake.plants.length === 1);
-    fake.say(
-      `MSG ${fake.plants[0]?.reply} 1 ${ack(1).length}\r\n${ack(1)}\r\n`
-    );
+    fake.say(respond(fake.plants[0]?.reply, ack(1)));
     assert.equal(await first, "stored");
     assert.equal(fake.plants.length, 1);
   });
@@ -255,17 +252,13 @@ describe("a plant with a key", { timeout }, () => {
       "busy",
       "the room for replays is bounded, too"
     );
-    fake.say(`MSG ${waiting[0]} 1 ${ack(2).length}\r\n${ack(2)}\r\n`);
+    fake.say(respond(waiting[0], ack(2)));
     assert.deepEqual(await Promise.all(shared), ["stored", "replayed"]);
     assert.equal(store.stats.queue.records, 3);
 
     await until("the last is sent", () => fake.plants.length === 6);
-    for (const [index, sent] of [0, 1, 5].entries()) {
-      const text = ack(index + 3);
-      fake.say(
-        `MSG ${fake.plants[sent]?.reply} 1 ${text.length}\r\n${text}\r\n`
-      );
-    }
+    for (const [index, sent] of [0, 1, 5].entries())
+      fake.say(respond(fake.plants[sent]?.reply, ack(index + 3)));
     assert.deepEqual(await Promise.all([...plants, last]), [
       { seq: 3 },
       { seq: 4 },

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { fern } from "../support/journals.ts";
 import { Cluster, freePorts, storeOne, withCluster } from "./cluster.ts";
-import { outcomeOf, refused } from "./fake.ts";
+import { outcomeOf, refused, resumes } from "./fake.ts";
 import { underLoad } from "./load.ts";
 import { proxied } from "./proxy.ts";
 import { seconds, until } from "../support/until.ts";
@@ -75,12 +75,7 @@ describe("a stream of the hub's domain", { ...withCluster, timeout }, () => {
         query: `${query}&domain=hub&servers=servers`,
         warn: (line) => void lines.push(line)
       });
-      await until("it is connected to the hub", () =>
-        store.append(fern).then(
-          () => true,
-          () => false
-        )
-      );
+      await resumes(store);
       await store.close();
       assert.equal((await hub.read("plants")).length, index + 1);
     }
@@ -100,10 +95,7 @@ describe("a stream of the hub's domain", { ...withCluster, timeout }, () => {
       query: `${query}&domain=hub`,
       limits: { appendMillis: 2_000, checkMillis: 60_000 }
     });
-    await until(
-      "it is connected to the hub",
-      async () => (await outcomeOf(store.append(fern))) === "stored"
-    );
+    await resumes(store);
     await edge.create("both", { num_replicas: 1 });
     const [server] = hub.servers;
     const before = (await edge.read("both")).length;

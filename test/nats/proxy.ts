@@ -15,6 +15,17 @@ export async function proxied({
   return { proxies, ports: proxies.map(({ port }) => port) };
 }
 
+/** Counts what clients publish to a subject through proxies. */
+export function publishedTo(subject: string, proxies: readonly Proxy[]) {
+  let count = 0;
+  for (const proxy of proxies)
+    proxy.rewrite = (bytes) => {
+      count += bytes.toString("latin1").split(`HPUB ${subject} `).length - 1;
+      return bytes;
+    };
+  return () => count;
+}
+
 /** A proxy before a port, whose ways can be closed one by one. */
 export class Proxy {
   port = 0;

@@ -19,6 +19,7 @@ import {
   openFake,
   outcomeOf,
   patient,
+  respond,
   storing,
   type Answer,
   type Published
@@ -184,10 +185,7 @@ describe("an append", { concurrency: 8 }, () => {
       undefined,
       twiceNoLeader
     ],
-    [
-      "a PubAck for another subject",
-      raw(() => `MSG XXXX.1 1 ${good.length}\r\n${good}\r\n`)
-    ],
+    ["a PubAck for another subject", raw(() => respond("XXXX.1", good))],
     [
       "a PubAck with a status",
       raw(
@@ -231,9 +229,7 @@ describe("an append", { concurrency: 8 }, () => {
     const copy = fails(10060, "expected stream does not match", 400, "copy");
     const { fake, store } = await open({
       onPlant: ({ reply }) => ({
-        raw: [copy, good]
-          .map((text) => `MSG ${reply} 1 ${text.length}\r\n${text}\r\n`)
-          .join("")
+        raw: [copy, good].map((text) => respond(reply, text)).join("")
       })
     });
     assert.equal(await append(store), "stored");
@@ -359,10 +355,8 @@ describe("a slow link", () => {
           plantText(fern, Infinity) ?? "",
           key
         );
-        const text = found(1, message);
         const pieces =
-          `MSG ${reply} 1 ${text.length}\r\n${text}\r\n`.match(/[^]{1,10}/g) ??
-          [];
+          respond(reply, found(1, message)).match(/[^]{1,10}/g) ?? [];
         const timer = setInterval(() => {
           server.say(pieces.shift() ?? "");
           if (pieces.length === 0) clearInterval(timer);
@@ -456,9 +450,7 @@ describe("a stream of the JetStream domain hub", () => {
         {
           domain: "hub",
           onPlant: ({ reply }) => ({
-            raw: responses
-              .map((text) => `MSG ${reply} 1 ${text.length}\r\n${text}\r\n`)
-              .join("")
+            raw: responses.map((text) => respond(reply, text)).join("")
           })
         },
         outcome === "unknown" ? { appendMillis: 500 } : {}
@@ -642,7 +634,7 @@ describe("closing", () => {
     const closed = store.close();
     assert.equal(await append(store), "closed");
     assert.equal(fake.open, 1);
-    fake.say(`MSG ${fake.plants[0]?.reply} 1 ${good.length}\r\n${good}\r\n`);
+    fake.say(respond(fake.plants[0]?.reply, good));
     assert.equal(await pending, "stored");
     await closed;
     await until("the connection is closed", () => fake.open === 0);
