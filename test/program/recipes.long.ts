@@ -502,7 +502,7 @@ test("the command for rotated files copies these beside a live server, and nothi
 });
 
 test(
-  "a copy that was made while a start had truncated the journal fails its check",
+  "a copy that was made while the journal was truncated or rotated fails its check",
   { skip: noJq },
   async () => {
     const cwd = temporaryFolder();
@@ -530,6 +530,8 @@ test(
       copyWith("sed 2s/Fern/Farn/ plants.ndjson > backup.ndjson"),
       1
     );
+    await journalWith(join(cwd, "new.ndjson"), ...plants);
+    assert.equal(copyWith("cp new.ndjson backup.ndjson"), 1, "a rotation");
   }
 );
 
