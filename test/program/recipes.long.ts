@@ -137,6 +137,8 @@ test("the unit waits longer for the end than the drain, and restarts for ever, w
   assertOutlastsDrain(/^TimeoutStopSec=(\d+)$/m.exec(text)?.[1]);
   assert.match(text, /^StartLimitIntervalSec=0$/m);
   assert.match(text, /^RestartSec=5$/m);
+  // The signal ends Node while it boots, which systemd takes for a clean end.
+  assert.match(text, /^RestartForceExitStatus=SIGHUP$/m);
   // A connection that waits would start the service in a loop, after each exit that is not restarted.
   assert.match(recipeOf("plant-store.socket"), /^TriggerLimitBurst=5$/m);
   const [, codes = ""] = /^RestartPreventExitStatus=(.*)$/m.exec(text) ?? [];
