@@ -18,16 +18,14 @@ const digitsMax = 19;
 const decimalForm = new RegExp(String.raw`^(-?)(\d+)\.?(\d*)e?(.*)$`, "i");
 
 /**
- * Returns the int64 that a number is; `1.0` and `1e2` are integers, too.
+ * Returns the int64 that a JSON value is, undefined if it is none; `1.0` and `1e2` are integers, too.
  *
  * Linear in the number's length: `1e1000000000` is never expanded.
- *
- * @param text a number as JSON writes it
- * @returns the int64, or why there is none: the end of a sentence that has named the range
  */
 export function exactInteger(text: string) {
-  const [, minus = "", integerPart = "", fraction = "", power = ""] =
+  const [, minus = "", integerPart, fraction = "", power = ""] =
     decimalForm.exec(text) ?? [];
+  if (integerPart === undefined) return undefined;
 
   // Zeros at both ends are left out, and each is looked at once: a body may be full of them.
   const digits = integerPart + fraction;
@@ -38,11 +36,8 @@ export function exactInteger(text: string) {
 
   // Number() makes a long power inexact or infinite. Then it outweighs the digits of any body.
   const exponent = Number(power) - fraction.length + (digits.length - end);
-  if (exponent < 0) return "has a fraction";
-  if (end - start + exponent > digitsMax) return "is outside of it";
+  if (exponent < 0 || end - start + exponent > digitsMax) return undefined;
   const integer =
     BigInt(minus + digits.slice(start, end)) * 10n ** BigInt(exponent);
-  return integer < int64.min || integer > int64.max
-    ? "is outside of it"
-    : integer;
+  return integer < int64.min || integer > int64.max ? undefined : integer;
 }

@@ -32,21 +32,18 @@ export function faultsOf(
   return faults;
 }
 
-/** The int64 that a JSON number is, as the fraction of two BigInts, or why it is none. */
-export function integerOf(
-  text: string
-): bigint | "has a fraction" | "is outside of it" {
+/** The int64 that a JSON number is, as the fraction of two BigInts. */
+export function integerOf(text: string): bigint | undefined {
   const match = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(text);
   const [, sign = "", whole = "", fraction = "", power = "0"] = match ?? [];
   const digits = BigInt(whole + fraction);
   if (digits === 0n) return 0n;
   const exponent = BigInt(power.replace(/^\+/, "")) - BigInt(fraction.length);
   // No number of a short body reaches int64, or an integer, over so many places.
-  if (exponent > 100_000n) return "is outside of it";
-  if (exponent < -100_000n) return "has a fraction";
+  if (exponent > 100_000n || exponent < -100_000n) return undefined;
   const up = digits * (exponent > 0n ? 10n ** exponent : 1n);
   const down = exponent < 0n ? 10n ** -exponent : 1n;
-  if (up % down !== 0n) return "has a fraction";
+  if (up % down !== 0n) return undefined;
   const integer = sign === "-" ? -(up / down) : up / down;
-  return BigInt.asIntN(64, integer) === integer ? integer : "is outside of it";
+  return BigInt.asIntN(64, integer) === integer ? integer : undefined;
 }

@@ -55,14 +55,14 @@ for (const [text, plant] of [
   });
 }
 
-/** What is there, with all places that are wrong, each once, and what the message says is there. */
+/** What is there, with all places that are wrong, each once, and what the message expects. */
 for (const [text, pointers, found] of [
   // Not even an object: told once, though both parts of the allOf ask for one.
-  ["null", [""], /object.*null/],
-  ["true", [""], /object.*true/],
-  ["7", [""], /object.*a number/],
-  ['"name"', [""], /object.*a string/],
-  ["[]", [""], /object.*an array/],
+  ["null", [""], /object/],
+  ["true", [""], /object/],
+  ["7", [""], /object/],
+  ['"name"', [""], /object/],
+  ["[]", [""], /object/],
   // Something is missing.
   ["{}", ["/name", "/id"], /name is required.*\/id is required/],
   ['{"id":1}', ["/name"], /required/],
@@ -70,16 +70,16 @@ for (const [text, pointers, found] of [
   ['{"Name":"a","ID":1}', ["/name", "/id"], /required/],
   ['{"__proto__":{"id":1,"name":"a"}}', ["/name", "/id"], /required/],
   // The name or the tag is there, and is no string.
-  ['{"id":1,"name":7}', ["/name"], /string.*a number/],
-  ['{"id":1,"name":[]}', ["/name"], /an array/],
-  ['{"id":1,"name":{}}', ["/name"], /string.*an object/],
-  ['{"id":1,"name":"a","tag":null}', ["/tag"], /string.*null/],
-  ['{"id":1,"name":"a","tag":false}', ["/tag"], /string.*false/],
+  ['{"id":1,"name":7}', ["/name"], /string/],
+  ['{"id":1,"name":[]}', ["/name"], /string/],
+  ['{"id":1,"name":{}}', ["/name"], /string/],
+  ['{"id":1,"name":"a","tag":null}', ["/tag"], /string/],
+  ['{"id":1,"name":"a","tag":false}', ["/tag"], /string/],
   // The id is no integer: nothing is coerced.
-  ['{"id":"7","name":"a"}', ["/id"], /integer.*a string/],
-  ['{"id":true,"name":"a"}', ["/id"], /integer.*true/],
-  ['{"id":[1],"name":"a"}', ["/id"], /an array/],
-  ['{"id":1.5,"name":"a"}', ["/id"], /fraction/],
+  ['{"id":"7","name":"a"}', ["/id"], /integer/],
+  ['{"id":true,"name":"a"}', ["/id"], /integer/],
+  ['{"id":[1],"name":"a"}', ["/id"], /integer/],
+  ['{"id":1.5,"name":"a"}', ["/id"], /integer/],
   [
     '{"id":9223372036854775808,"name":"a"}',
     ["/id"],
@@ -90,20 +90,16 @@ for (const [text, pointers, found] of [
     '{"id":true,"name":null}',
     ["/name", "/id"],
     RegExp(
-      "^/name must be a string, but is null; " +
-        "/id must be an integer from -9223372036854775808 to 9223372036854775807, but is true$"
+      "^/name must be a string; " +
+        "/id must be an integer from -9223372036854775808 to 9223372036854775807$"
     )
   ],
   [
     '{"id":null,"name":null,"tag":null}',
     ["/name", "/tag", "/id"],
-    /null.*null.*null/
+    /string.*string.*integer/
   ],
-  [
-    '{"id":1.5,"tag":1}',
-    ["/name", "/tag", "/id"],
-    /required.*a number.*fraction/
-  ]
+  ['{"id":1.5,"tag":1}', ["/name", "/tag", "/id"], /required.*string.*integer/]
 ] as const) {
   test(`${text} is not a NewPlant: wrong at ${pointers.map((at) => at || "the whole")}`, () => {
     assert.deepEqual(
