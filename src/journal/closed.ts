@@ -23,8 +23,11 @@
 import { ifPossible } from "../failure.ts";
 import type { Disk, JournalFile } from "./files.ts";
 
-/** A journal, and the number of the process's user, who may have left its marks. */
-interface Place {
+/**
+ * A journal, and the number of the process's user, who may have left its marks; undefined if it is
+ * unknown.
+ */
+export interface Place {
   readonly disk: Disk;
   readonly path: string;
   readonly userId: number | undefined;

@@ -25,7 +25,8 @@ import {
   findClosedMark,
   noteUnflushed,
   takeClosedMarks,
-  takeNotes
+  takeNotes,
+  type Place
 } from "./closed.ts";
 import { asJournalError, attempt, JournalError } from "./error.ts";
 import { ifPossible, messageOf } from "../failure.ts";
@@ -34,7 +35,6 @@ import {
   checkAccess,
   realDisk,
   replaceFile,
-  type Disk,
   type JournalFile
 } from "./files.ts";
 import type { KeyWindow } from "./keys.ts";
@@ -44,12 +44,7 @@ import { advice } from "./recover.ts";
 import { copyBytesMax, copyPath, encodeCopy, planOpening } from "./rewrite.ts";
 
 /** What an opening needs. It resolves the links of `path`, and adds the file to `keys`. */
-export interface OpenOptions {
-  readonly disk: Disk;
-  readonly path: string;
-
-  /** Number of the process's user; undefined if it is unknown. */
-  readonly userId: number | undefined;
+export interface OpenOptions extends Place {
   readonly warn: Warn;
   readonly keys: KeyWindow | undefined;
 }
@@ -103,11 +98,7 @@ export async function openFile(options: OpenOptions) {
 }
 
 /** Finds the file behind a path; `before` is undefined if there is none. */
-function findFile({
-  disk,
-  path: link,
-  userId
-}: Pick<OpenOptions, "disk" | "path" | "userId">) {
+function findFile({ disk, path: link, userId }: Place) {
   const path = attempt("failed", link, () => disk.resolve(link, userId));
 
   // Node reads bytes that are not UTF-8 as U+FFFD, and writes a lone surrogate as U+FFFD: it would
@@ -143,9 +134,9 @@ type RepairPlan = ReturnType<typeof planRepair>;
  * @throws Error if a flush of the file has failed
  */
 function planRepair(place: OpenOptions, file: JournalFile) {
-  const { disk, path, userId, keys } = place;
+  const { path, keys } = place;
   checkFlushed(place, file);
-  const copyBytes = readCopy(disk, path, userId);
+  const copyBytes = readCopy(place);
   const mark = findClosedMark(place, file);
   const size = file.size();
   const { copy, completed, left, verdict } = planOpening(
@@ -188,11 +179,7 @@ function planRepair(place: OpenOptions, file: JournalFile) {
  *
  * @throws JournalError `unreadable`
  */
-export function readCopy(
-  disk: Disk,
-  path: string,
-  userId: number | undefined
-): Buffer | undefined {
+export function readCopy({ disk, path, userId }: Place): Buffer | undefined {
   const name = copyPath(path);
   return attempt("unreadable", name, () =>
     disk.readBeside(name, path, userId, copyBytesMax)

@@ -38,21 +38,15 @@ export async function* readJournal(
 ): AsyncGenerator<JournalRecord, void> {
   const path = pathOf(location);
   const userId = ifPossible(() => userInfo().uid);
-  const { plan, isOpen, close } = await openWhole(path, userId);
-  try {
-    const lines = checkedLines(plan, isOpen);
-    let pauseOffset = blockBytes;
-    for await (const { offset, record } of recordsIn(path, lines)) {
-      const { seq, at, key, plant } = record;
-      yield { seq, at, key, plant: plantOf(path, offset, plant) };
+  let pauseOffset = blockBytes;
+  for await (const { offset, record } of recordsOf(path, userId)) {
+    const { seq, at, key, plant } = record;
+    yield { seq, at, key, plant: plantOf(path, offset, plant) };
 
-      // Reading waits for nothing: without a pause, a server in this process would stand still.
-      if (offset < pauseOffset) continue;
-      pauseOffset = offset + blockBytes;
-      await setImmediate();
-    }
-  } finally {
-    close();
+    // Reading waits for nothing: without a pause, a server in this process would stand still.
+    if (offset < pauseOffset) continue;
+    pauseOffset = offset + blockBytes;
+    await setImmediate();
   }
 }
 
@@ -61,6 +55,16 @@ function plantOf(path: string, offset: number, plant: Buffer) {
     return newPlantOf(plant.toString());
   } catch (error) {
     throw new JournalError("damaged", path, error, offset);
+  }
+}
+
+/** Yields the records of a file as `recordsIn` does. */
+export async function* recordsOf(path: string, userId: number | undefined) {
+  const { plan, isOpen, close } = await openWhole(path, userId);
+  try {
+    yield* recordsIn(path, checkedLines(plan, isOpen));
+  } finally {
+    close();
   }
 }
 
@@ -92,7 +96,7 @@ export async function openWhole(path: string, userId: number | undefined) {
     // A start may truncate the file and write its end again, once, while FILE.rewrite is there. So
     // without a copy, at least one of two sizes around the look for it is not the truncated one.
     const size = file.size();
-    const copy = readCopy(realDisk, resolved, userId);
+    const copy = readCopy(place);
     const bytes = upTo(Math.max(size, file.size()), file, path);
     if (copy && realDisk.look(resolved)?.identity !== identity)
       throw readAgain(path, "was moved while it was read");

@@ -70,7 +70,7 @@ export function examine(file: Bytes) {
     const problem = problemOf(line, last);
     if (problem !== undefined) {
       end = line.offset;
-      if (isTorn(line, problem, file, size)) break;
+      if (isTorn(line, file, size)) break;
       return damaged(end, problem, certified);
     }
     last = line.record ?? last;
@@ -128,21 +128,14 @@ export type Position = Pick<DecodedRecord, "seq" | "synced">;
  * @param start where the journal begins
  */
 export function problemOf(
-  { record, text, offset: place, isWhole }: Line,
+  { record, text, offset: place }: Line,
   last?: Position,
   start = 0
 ) {
   const offset = place - start;
-  if (offset === 0) return text && decodeHeader(text) ? undefined : noHeader;
-  if (!text) return `the line has over ${lineBytesMax} bytes`;
-  if (text.length === 0) return "the line is blank";
-  if (!record) {
-    if (decodeHeader(text)) return "another journal begins here";
-    if (hasValidChecksum(text))
-      return "the line has a valid checksum, but is not a record";
-    if (!isWhole) return `the last ${text.length} bytes are not a whole line`;
-    return wrongChecksum;
-  }
+  const isHeader = text && !record && decodeHeader(text) !== undefined;
+  if (offset === 0) return isHeader ? undefined : noHeader;
+  if (!record) return isHeader ? "another journal begins here" : noRecord;
   if (!last) return undefined;
 
   const { seq, synced } = record;
@@ -153,7 +146,7 @@ export function problemOf(
   return `expected synced ${last.synced} or ${offset}, found ${synced}`;
 }
 
-const wrongChecksum = "the line's checksum is wrong";
+const noRecord = "expected a record with its checksum";
 
 /** Finds C, and the start of a line at or before the last certified one; undefined if too far. */
 function findCertified(file: Bytes, size: number) {
@@ -178,16 +171,13 @@ const isCertified = (
 ) => isWhole && end === certified && record && record.synced <= offset;
 
 /** Whether a crash can leave this line: it leaves unfinished lines and NULs, no other bad line. */
-function isTorn(
-  { text, isWhole, offset }: Line,
-  problem: string,
-  file: Bytes,
-  size: number
-) {
-  if (text && hasValidChecksum(text)) return false;
+function isTorn({ text, isWhole, offset }: Line, file: Bytes, size: number) {
+  if (!isWhole) return !text || !hasValidChecksum(text);
   return (
-    !isWhole ||
-    (problem === wrongChecksum && find(file, "\0", offset, size) < size)
+    text &&
+    text.length > 0 &&
+    !hasValidChecksum(text) &&
+    find(file, "\0", offset, size) < size
   );
 }
 

@@ -45,7 +45,7 @@ export interface Copy {
 type ExaminedCopy =
   | { readonly kind: "none" | "stale" }
   | ReturnType<typeof damaged>
-  | (Copy & { readonly kind: "pending"; readonly reason: string });
+  | (Copy & { readonly kind: "pending" });
 
 /** The most bytes of a copy: an end, as long as opening reads one, and the copy's first line. */
 export const copyBytesMax = windowBytesMax + 1024;
@@ -136,7 +136,7 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined): ExaminedCopy {
 
   const there = file.read(copy.offset, copy.bytes.length);
   const hasGrown = size > copy.offset + copy.bytes.length;
-  if (hasGrown && there.equals(copy.bytes)) return { kind: "stale" } as const;
+  if (hasGrown && there.equals(copy.bytes)) return { kind: "stale" };
 
   // A truncation or a write that was interrupted leaves bytes of the copy, NULs, or a part of an
   // earlier header. Any other bytes are a foreign file's, or records that were acknowledged later,
@@ -150,11 +150,7 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined): ExaminedCopy {
   if (!isLeftover || (hasGrown && size !== copy.size)) {
     return damaged(copy.offset, "it differs from its copy in .rewrite");
   }
-  return {
-    kind: "pending",
-    reason: "an opening was interrupted: .rewrite has what follows",
-    ...copy
-  } as const;
+  return { kind: "pending", ...copy };
 }
 
 /** The file as it will be once its end is rewritten. */

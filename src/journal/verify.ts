@@ -67,19 +67,10 @@ function verdictOf(
 function openingOf({ copy, verdict }: OpeningPlan) {
   if (verdict.kind === "damaged")
     return `refuses it at offset ${verdict.offset}`;
-  const first =
-    copy.kind === "pending"
-      ? `rewrites it from offset ${copy.offset} as in .rewrite, then `
-      : copy.kind === "stale"
-        ? "removes .rewrite, then "
-        : "";
-  if (verdict.kind === "new") return `${first}creates a new journal`;
-  return (
-    first +
-    (verdict.kind === "clean"
-      ? "uses it as it is"
-      : verdict.kind === "unterminated"
-        ? "adds the LF that its last line lacks"
-        : `repairs it from offset ${verdict.end}`)
-  );
+  if (verdict.kind === "new") return "creates a new journal";
+  if (copy.kind === "pending")
+    return `rewrites it from offset ${copy.offset} as in .rewrite`;
+  return verdict.kind === "clean"
+    ? "uses it as it is"
+    : `repairs it from offset ${verdict.end}`;
 }

@@ -75,7 +75,7 @@ for (const [says, args, files, stdout, code, stderr] of [
     `${printed}${printed}`,
     65,
     new RegExp(
-      `^plant-store: a: at offset ${offset}, the line's checksum is wrong; bad lines: 1\n$`
+      `^plant-store: a: at offset ${offset}, expected a record with its checksum; bad lines: 1\n$`
     )
   ]
 ] as const) {
@@ -92,7 +92,7 @@ for (const [says, args, files, stdout, code, stderr] of [
 
 const long = record(3, bytes, `{"id":3,"name":"${"ä\u2028".repeat(100_000)}"}`);
 const longPlant = /"plant":(.*),"crc"/s.exec(long)?.[1];
-const checksum = "the line's checksum is wrong";
+const noRecord = "expected a record with its checksum";
 const noHeader = "expected the header of a journal, version 1";
 
 for (const [says, input, stdout, damage] of [
@@ -109,31 +109,31 @@ for (const [says, input, stdout, damage] of [
     "a changed byte",
     whole.replace('"name":""', '"name":"x"') + long,
     `${plants[0]}\n${longPlant}\n`,
-    [offset, checksum, 1]
+    [offset, noRecord, 1]
   ],
   [
     "a torn end, because a compressed journal is complete",
     whole.slice(0, -9),
     `${plants[0]}\n`,
-    [offset, `the last ${bytes - offset - 9} bytes are not a whole line`, 1]
+    [offset, noRecord, 1]
   ],
   [
     "damage in a second journal, where it is in the input",
     whole + whole.replace('"name":""', '"name":"x"'),
     `${printed}${plants[0]}\n`,
-    [bytes + offset, checksum, 1]
+    [bytes + offset, noRecord, 1]
   ],
   [
     "a torn end before another journal",
     whole.slice(0, -9) + whole,
     `${plants[0]}\n${printed}`,
-    [offset, checksum, 1]
+    [offset, noRecord, 1]
   ],
   [
     "a line that is too long",
     `${first}${"x".repeat(lineBytesMax + 1)}\n${record(3, headerBytes, plants[1])}`,
     printed,
-    [offset, `the line has over ${lineBytesMax} bytes`, 1]
+    [offset, noRecord, 1]
   ]
 ] as const) {
   test(`cat - reads ${says}`, { timeout }, async () => {

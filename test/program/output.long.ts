@@ -55,8 +55,7 @@ test("the name of a file forges no line, whichever command reports on it", async
     ["verify", undefined, 1],
     ["verify", "x\n", 2],
     ["cat", undefined, 1],
-    ["cat", "x\n", 1],
-    ["cat", readFileSync(join(cwd, "sound")).subarray(0, -9), 1]
+    ["cat", "x\n", 1]
   ] as const) {
     if (text !== undefined) writeFileSync(join(cwd, name), text);
     const found = spawnSync(process.execPath, [program, command, name], {

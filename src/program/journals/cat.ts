@@ -1,12 +1,7 @@
 /** `cat`: prints the plants of journals, each as one line of JSON, exactly as it is stored. */
 import { JournalError } from "../../journal/error.ts";
 import { blockBytes } from "../../journal/lines.ts";
-import {
-  checkedLines,
-  openWhole,
-  recordsIn,
-  type CheckedLine
-} from "../../journal/read.ts";
+import { recordsIn, recordsOf, type CheckedLine } from "../../journal/read.ts";
 import { decodeRecord, lineBytesMax } from "../../journal/record.ts";
 import { lineChecker, noHeader } from "../../journal/recover.ts";
 import { reportError, worstOf } from "../exit.ts";
@@ -23,10 +18,11 @@ export async function cat(files: readonly string[], flags: Flags, host: Host) {
   const codes: number[] = [];
   for (const path of files) {
     try {
-      const outcome = await (path === "-"
-        ? print(recordsIn(path, linesOfStream(host.stdin())), flags, host)
-        : printFile(path, flags, host));
-      if (outcome === "closed") break;
+      const records =
+        path === "-"
+          ? recordsIn(path, linesOfStream(host.stdin()))
+          : recordsOf(path, host.userId);
+      if ((await print(records, flags, host)) === "closed") break;
     } catch (error) {
       // A file that cannot be read does not keep the others from being printed.
       if (!(error instanceof JournalError)) throw error;
@@ -34,21 +30,6 @@ export async function cat(files: readonly string[], flags: Flags, host: Host) {
     }
   }
   return worstOf(codes);
-}
-
-async function printFile(path: string, flags: Flags, host: Host) {
-  const { plan, isOpen, close } = await openWhole(path, host.userId);
-  const { verdict } = plan;
-  try {
-    if (verdict.kind === "torn" && !isOpen)
-      host.warn(
-        `${path}: left out the end, from offset ${verdict.end}: it is torn`
-      );
-    const lines = checkedLines(plan, isOpen);
-    return await print(recordsIn(path, lines), flags, host);
-  } finally {
-    close();
-  }
 }
 
 /**
