@@ -10,7 +10,7 @@ import { cat } from "./journals/cat.ts";
 import { verify } from "./journals/verify.ts";
 import { isTokenName } from "./secrets.ts";
 import { check, serve } from "./serving/serve.ts";
-import { entries, readConfig, tokenVariable } from "./settings.ts";
+import { entries, readConfig, tokenVariable, type Config } from "./settings.ts";
 
 interface Command {
   readonly meaning: string;
@@ -22,10 +22,11 @@ interface Command {
 }
 
 /** A command line, and the settings of its command. */
-type Line = ReturnType<typeof readConfig> & {
+interface Line {
+  readonly config: Config;
   readonly flags: ReadonlyMap<string, string>;
   readonly operands: readonly string[];
-};
+}
 
 const serveFlags = entries.map(({ flag }) => flag);
 
@@ -42,7 +43,7 @@ const commands: ReadonlyMap<string, Command> = new Map(
       meaning:
         "check the settings of serve, secret files and paths; open no store or port",
       flags: serveFlags,
-      run: ({ config, refusal }, host) => check(config, refusal, host)
+      run: ({ config }, host) => check(config, host)
     },
     verify: {
       meaning: "check whole journals; --json for programs",
@@ -90,11 +91,8 @@ export async function run(host: Host) {
   try {
     const { command, flags, operands } = readLine(host.args);
     const allowed = command.flags ?? [];
-    const { config, refusal } = readConfig({ ...host, flags, allowed });
-
-    // `check` has more to report.
-    if (refusal && command !== commands.get("check")) throw refusal;
-    const code = await command.run({ flags, operands, config, refusal }, host);
+    const config = readConfig({ ...host, flags, allowed });
+    const code = await command.run({ flags, operands, config }, host);
     return typeof code === "number" ? code : exitCodes.done;
   } catch (error) {
     return reportError(error, host);

@@ -212,13 +212,13 @@ export interface Input extends Pick<Host, "environment" | "pid"> {
 }
 
 /** An empty text means none. No member is a secret. */
-export type Config = ReturnType<typeof readConfig>["config"];
+export type Config = ReturnType<typeof readConfig>;
 
 /**
- * Reads the settings. A mistake leaves the default in its place.
+ * Reads the settings.
  *
- * @returns also the `refusal`, undefined without a mistake, with a line for each: `usage` if one
- * names a flag that is given, else `config`. No line repeats a value, which may be a secret.
+ * @throws ExitError with a line for each mistake: `usage` if one names a flag that is given, else
+ * `config`. No line repeats a value, which may be a secret.
  */
 export function readConfig(input: Input) {
   const mistakes: string[] = [];
@@ -244,14 +244,12 @@ export function readConfig(input: Input) {
     isInherited,
     limits
   };
-  return { config, refusal: refusalOf(mistakes, input) };
-}
-
-function refusalOf(mistakes: readonly string[], { flags }: Input) {
-  if (mistakes.length === 0) return undefined;
+  if (mistakes.length === 0) return config;
   const words = mistakes.join(" ").split(" ");
-  const isUsage = [...flags.keys()].some((flag) => words.includes(`--${flag}`));
-  return new ExitError(isUsage ? "usage" : "config", mistakes.join("\n"));
+  const isUsage = Array.from(input.flags.keys()).some((flag) =>
+    words.includes(`--${flag}`)
+  );
+  throw new ExitError(isUsage ? "usage" : "config", mistakes.join("\n"));
 }
 
 /** Whether a value of `--store` is meant as the address of a stream, be it good or bad. */

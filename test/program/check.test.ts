@@ -49,12 +49,10 @@ for (const [what, line, code, messages] of [
     [/TLS certificate none: ENOENT/]
   ],
   [
-    "settings, files and paths in one go, with the code of the first",
-    "--port x --tls-cert file --tokens none --socket none/s --store none/t",
-    64,
+    "files and paths in one go, with the code of the first",
+    "--tokens none --socket none/s --store none/t",
+    78,
     [
-      /--port must be/,
-      /--tls-cert must be given with --tls-key$/,
       /tokens file none: ENOENT/,
       /cannot listen: ENOENT/,
       /there is no directory/

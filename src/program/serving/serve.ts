@@ -1,7 +1,7 @@
 /** `serve`: the start, reloads and the shutdown. */
 import { setTimeout as pause } from "node:timers/promises";
 import { createPlantServer } from "../../index.ts";
-import { messageOf, exitCodes, type ExitError } from "../../failure.ts";
+import { messageOf, exitCodes } from "../../failure.ts";
 import { isWindows } from "../../system.ts";
 import { createAccessLog } from "./access-log.ts";
 import { internalErrorMessage, reportError } from "../exit.ts";
@@ -67,16 +67,10 @@ export async function serve(config: Config, host: Host) {
 /**
  * Checks settings, secret files and paths as `serve` does, and opens neither store nor port.
  * Reports each mistake, and resolves with the exit code of the first.
- *
- * @param refusal what is wrong with the settings: `config` has defaults in their place
  */
-export async function check(
-  config: Config,
-  refusal: ExitError | undefined,
-  host: Host
-) {
+export async function check(config: Config, host: Host) {
   warnOfUnknown(host);
-  let code: number = refusal ? reportError(refusal, host) : exitCodes.done;
+  let code: number = exitCodes.done;
   const steps: readonly (() => unknown)[] = [
     () => openTokens(config, host),
     () => readTls(config, host),
