@@ -3,7 +3,6 @@
  * plant of a library's caller is checked here.
  */
 import { ok as assert } from "node:assert";
-import { isError } from "./failure.ts";
 import {
   newPlantOf,
   plantExpected,
@@ -40,13 +39,7 @@ async function appendToHost(
 
   // A host's own store may be JavaScript. Any other value would become a 200.
   if (typeof promise?.then !== "function") throw new TypeError(hostExpected);
-  let result: unknown;
-  try {
-    result = await promise;
-  } catch (cause) {
-    if (isError(cause)) throw cause;
-    throw new Error("the store rejected without an error", { cause });
-  }
+  const result: unknown = await promise;
   if (key === undefined && (result === undefined || isReceipt(result)))
     return { json, receipt: result };
   if (key !== undefined && (result === "stored" || result === "replayed"))
@@ -64,47 +57,36 @@ const isReceipt = (value: unknown): value is Receipt =>
   "seq" in value &&
   typeof value.seq === "number";
 
-/** Records and bytes: of what is queued, or that a queue still takes. */
-export interface QueueSize {
-  readonly records: number;
-  readonly bytes: number;
-}
-
 /**
  * Returns an AppendJson that calls another one once for all calls with the same key and plant that
  * are in progress: these wait and share its outcome.
  *
- * @param roomIn returns what the queue still takes: as many calls, and bytes, may wait here; a
- *   call of any size, if no other waits
+ * @param roomIn returns how many records the queue still takes: as many calls may wait here
  * @throws StoreError `conflict` while a call with the key and another plant is in progress,
  *   `unknown` if there is no room to wait: the equal one may store the plant
  */
 export function shareOutcomes(
   append: AppendJson,
-  roomIn: () => QueueSize
+  roomIn: () => number
 ): AppendJson {
   const inProgress = new Map<
     string,
     { json: string; done: Promise<Outcome> }
   >();
 
-  // The calls that wait for any equal one, and the bytes of their texts.
-  let records = 0;
-  let bytes = 0;
+  // The calls that wait for any equal one. They keep no text of their own, but a disk that stalls
+  // must not fill the memory with them.
+  let waiting = 0;
 
-  const waitFor = async (done: Promise<Outcome>, size: number) => {
-    // A disk that stalls must not fill the memory.
-    const room = roomIn();
-    if (records >= room.records || (records > 0 && bytes + size > room.bytes))
+  const waitFor = async (done: Promise<Outcome>) => {
+    if (waiting >= roomIn())
       throw new StoreError("unknown", "too many calls wait for an equal one");
-    records++;
-    bytes += size;
+    waiting++;
     try {
       const { json } = await done;
       return { json, isReplay: true };
     } finally {
-      records--;
-      bytes -= size;
+      waiting--;
     }
   };
 
@@ -113,7 +95,7 @@ export function shareOutcomes(
     const first = inProgress.get(key);
     if (first) {
       if (first.json !== json) throw conflict();
-      return waitFor(first.done, Buffer.byteLength(json));
+      return waitFor(first.done);
     }
 
     // Frees the key before a caller learns the outcome.

@@ -162,7 +162,7 @@ export class Journal
       this.#wakeUp();
       return stored;
     },
-    () => this.#queue.roomWithin(this.#settings.limits)
+    () => this.#settings.limits.queueRecordsMax - this.#queue.size.records
   );
 
   /** @throws StoreError `unknown` once there is a refusal, or if the file lost what was durable */

@@ -6,7 +6,6 @@
  */
 import { hash, randomBytes } from "node:crypto";
 import { conflict } from "../store.ts";
-import { ifPossible } from "../failure.ts";
 import { find, linesOf, type Bytes } from "./lines.ts";
 import { headerBytes, keyMark, lineFeed } from "./record.ts";
 
@@ -53,16 +52,11 @@ export class KeyWindow {
 
   /**
    * @param bytesMax the length of the window
-   * @throws Error without memory for it: a key that is added later never lacks it
+   * @throws RangeError without memory for it: a key that is added later never lacks it
    */
   constructor(bytesMax: number) {
-    const slots = ifPossible(() =>
-      slotsOf(Math.ceil(bytesMax / lineBytesMin) + 1)
-    );
-    if (!slots)
-      throw new Error(`no memory for a window of keys of ${bytesMax} bytes`);
     this.#bytesMax = bytesMax;
-    this.#slots = slots;
+    this.#slots = slotsOf(Math.ceil(bytesMax / lineBytesMin) + 1);
   }
 
   /** The age of the oldest part of the window, in seconds. Every younger record is remembered. */

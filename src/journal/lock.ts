@@ -88,7 +88,7 @@ export async function takeLocks(
   for (const name of stale) ifPossible(() => fs.unlinkSync(name));
 }
 
-const locked = (path: string, details: string) =>
+const locked = (path: string, details = "") =>
   new JournalError("locked", path, holder + details);
 
 /** Whether a process has the file at a resolved path open, or may have it open. */
@@ -138,7 +138,7 @@ const locksBeside = (path: string, identity: string) =>
 function takeExclusive(path: string, identity: string, releases: Release[]) {
   const name = exclusiveNameOf(path);
   const fd = openExclusive(name, fs.constants.O_CREAT);
-  if (fd === undefined) throw locked(path, `: ${name} is locked`);
+  if (fd === undefined) throw locked(path);
   releases.push(() => fs.closeSync(fd));
 
   // The journal may have been renamed since it was opened: its lock would be another file's.

@@ -1,7 +1,6 @@
 /** The queue of appends: those that wait for a write or are in one, bounded in number and bytes. */
 import { ok as assert } from "node:assert";
 import type { Limits } from "../config.ts";
-import type { QueueSize } from "../append.ts";
 import { StoreError, type Outcome, type Receipt } from "../store.ts";
 import type { KeyWindow } from "./keys.ts";
 import { frameBytesMax } from "./record.ts";
@@ -32,16 +31,8 @@ export class Queue {
   #bytes = 0;
 
   /** The appends that are not settled, and the bytes of their JSON. */
-  get size(): QueueSize {
-    return { records: this.#records, bytes: this.#bytes };
-  }
-
-  /** What is left of the limits. */
-  roomWithin({ queueRecordsMax, queueBytesMax }: Limits): QueueSize {
-    return {
-      records: queueRecordsMax - this.#records,
-      bytes: queueBytesMax - this.#bytes
-    };
+  get size() {
+    return { records: this.#records, bytes: this.#bytes } as const;
   }
 
   /**

@@ -93,13 +93,9 @@ export class InFlight implements SessionHandlers {
     } as const;
   }
 
-  /** What is left for messages with a key, whose `limitFactor` is 2. */
+  /** How many more messages with a key, whose `limitFactor` is 2, may be in flight. */
   get room() {
-    const { inFlightRecordsMax, inFlightBytesMax } = this.#limits;
-    return {
-      records: 2 * inFlightRecordsMax - this.#entries.size,
-      bytes: 2 * inFlightBytesMax - this.#bytes
-    };
+    return 2 * this.#limits.inFlightRecordsMax - this.#entries.size;
   }
 
   /**

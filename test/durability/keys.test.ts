@@ -62,61 +62,43 @@ const open = (path: string, limits: Partial<Limits> = {}) =>
   openJournal(path, { limits });
 const freshPath = (): string => join(temporaryFolder(), "plants.ndjson");
 
-test("an equal call of any size waits, if no other call waits", async () => {
-  const { journal, disk } = await simulated({ queueBytesMax: 1_024 });
-  const large = plantOf(600);
+test("equal calls that wait for one in progress count in the queue's limit of records", async () => {
+  const room = 3;
+  const { journal, disk, records } = await simulated({ queueRecordsMax: 4 });
+  const plant = plantOf(300);
   const begun = disk.stall();
-  const first = once(journal, "k", large);
+  const first = once(journal, "k", plant);
   await begun;
-  const second = once(journal, "k", large);
-  assert.equal(await once(journal, "k", large), "unknown");
+  const waiting = Array.from({ length: room }, () => once(journal, "k", plant));
+  assert.equal(await once(journal, "k", plant), "unknown", "the limit + 1");
+
+  // What waits for one key takes the room of what would wait for another one.
+  const other = once(journal, "other", plant);
+  assert.equal(await once(journal, "other", plant), "unknown");
   disk.resume();
-  assert.deepEqual(await Promise.all([first, second]), ["stored", "replayed"]);
+  assert.equal(await first, "stored");
+  assert.deepEqual(
+    await Promise.all(waiting),
+    waiting.map(() => "replayed")
+  );
+  assert.equal(await other, "stored");
+  assert.equal(records().length, 2);
+
+  // Those that have settled leave their room.
+  const again = disk.stall();
+  const second = once(journal, "second", plant);
+  await again;
+  const more = Array.from({ length: room }, () =>
+    once(journal, "second", plant)
+  );
+  assert.equal(await once(journal, "second", plant), "unknown");
+  disk.resume();
+  assert.deepEqual(await Promise.all([second, ...more]), [
+    "stored",
+    ...more.map(() => "replayed")
+  ]);
+  await journal.close();
 });
-
-for (const [says, limits, room] of [
-  ["records", { queueRecordsMax: 4 }, 3],
-  ["bytes", { queueBytesMax: 4 * 300 }, 3]
-] as const) {
-  test(`equal calls that wait for one in progress count in the queue's limit of ${says}`, async () => {
-    const { journal, disk, records } = await simulated(limits);
-    const plant = plantOf(300);
-    const begun = disk.stall();
-    const first = once(journal, "k", plant);
-    await begun;
-    const waiting = Array.from({ length: room }, () =>
-      once(journal, "k", plant)
-    );
-    assert.equal(await once(journal, "k", plant), "unknown", "the limit + 1");
-
-    // What waits for one key takes the room of what would wait for another one.
-    const other = once(journal, "other", plant);
-    assert.equal(await once(journal, "other", plant), "unknown");
-    disk.resume();
-    assert.equal(await first, "stored");
-    assert.deepEqual(
-      await Promise.all(waiting),
-      waiting.map(() => "replayed")
-    );
-    assert.equal(await other, "stored");
-    assert.equal(records().length, 2);
-
-    // Those that have settled leave their room.
-    const again = disk.stall();
-    const second = once(journal, "second", plant);
-    await again;
-    const more = Array.from({ length: room }, () =>
-      once(journal, "second", plant)
-    );
-    assert.equal(await once(journal, "second", plant), "unknown");
-    disk.resume();
-    assert.deepEqual(await Promise.all([second, ...more]), [
-      "stored",
-      ...more.map(() => "replayed")
-    ]);
-    await journal.close();
-  });
-}
 
 test("a record has its key before its plant", async () => {
   const path = freshPath();

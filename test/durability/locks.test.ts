@@ -760,7 +760,7 @@ test(
       linkSync(store, link);
       for (const name of [store, link]) {
         await assert.rejects(launch({ store: name, ...simulated }), {
-          message: /^75 .* is locked$/m
+          message: /^75 .* has it open$/m
         });
       }
       assert.doesNotMatch(seen(), /"opening"/);
