@@ -114,7 +114,7 @@ export const realDisk = {
 
   /** Creates an empty file for durable appends: removes what was there, and follows no link. */
   openBeside(path: string) {
-    fs.rmSync(path, { force: true });
+    ifPossible(() => fs.unlinkSync(path));
     return openedFile(fs.openSync(path, durableFlags | O_EXCL, mode));
   },
 

@@ -702,7 +702,7 @@ test(
   }
 );
 
-test("a link in the place of a copy to be made is replaced, not followed", async () => {
+test("a link in the place of a copy to be made is replaced, not followed, and a folder refused", async () => {
   const { folder, path } = placeIn(socketFolder());
   await journalWith(path, fern);
   writeFileSync(path, "torn", { flag: "a" });
@@ -718,6 +718,9 @@ test("a link in the place of a copy to be made is replaced, not followed", async
     readFileSync(`${path}.torn-${readFileSync(path).length}`, "utf8"),
     "torn"
   );
+  for (const mark of marksIn(folder)) rmSync(mark);
+  mkdirSync(`${path}.rewrite.part`);
+  await assert.rejects(openJournal(path), /EEXIST.*\.rewrite\.part/);
 });
 
 test(
