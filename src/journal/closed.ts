@@ -68,12 +68,12 @@ export const takeNotes = (place: Place, file: Looked) =>
 
 /** Notes that a flush of the whole file has failed. Returns what a person must do. */
 export function noteUnflushed({ disk, path }: Place, file: Looked) {
-  const note = `${path}.unflushed-${file.look().state}`;
-  const isNoted = ifPossible(() => {
-    disk.openBeside(note).close();
-    return true;
+  const note = ifPossible(() => {
+    const name = `${path}.unflushed-${file.look().state}`;
+    disk.openBeside(name).close();
+    return name;
   });
-  return isNoted ? adviceWith(note) : `${advice}; no note of it could be left`;
+  return note ? adviceWith(note) : `${advice}; no note of it could be left`;
 }
 
 /** @throws Error if a flush of the whole file has failed, whatever was written since */
