@@ -205,8 +205,7 @@ export class Connection {
    * no ServerResponse for it.
    */
   refuseConnect(error: ApiError) {
-    // Node has removed its own listeners. Without one, a reset would be an uncaught exception.
-    this.#socket.on("error", () => undefined);
+    // Node has removed its own listener.
     this.#socket.on("timeout", () => this.onTimeout());
     this.#discardRest();
     this.#answerRaw(error);

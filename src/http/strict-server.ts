@@ -10,6 +10,7 @@ import {
   type ServerOptions as TlsOptions
 } from "node:https";
 import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import type { Server as TlsServer } from "node:tls";
 import type { Limits } from "../config.ts";
 import { hasLastResponse, type Connections } from "./connection.ts";
@@ -80,6 +81,7 @@ export function createStrictServer(
   server.on("checkExpectation", handle);
 
   // Without this, node closes the connection without a response.
+  server.on("connect", ignoreErrors);
   server.on("connect", refuseConnect);
 
   let drained: Promise<boolean> | undefined;
@@ -114,6 +116,15 @@ export function createStrictServer(
 
     drain
   });
+}
+
+/**
+ * Listens to the errors of a CONNECT's stream: node has removed its own listener, and without one a
+ * reset would be an uncaught exception. From Node 26 on, this stream is not the socket while the
+ * request's body is incomplete.
+ */
+function ignoreErrors(_: IncomingMessage, stream: Duplex) {
+  stream.on("error", () => undefined);
 }
 
 function refuseToListen(): never {
