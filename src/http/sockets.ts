@@ -28,7 +28,12 @@ export function trackSockets(
   };
 
   server.on("connection", (socket) => track(raw, socket));
-  server.on(event, (socket) => track(http, socket));
+  server.on(event, (socket) => {
+    // Responds to clients that half-close: node:https would end the connection. Before the end of
+    // its handshake, a TLS socket that a client closes must not stay.
+    socket.allowHalfOpen = true;
+    track(http, socket);
+  });
 
   // Without this, node responds without a body.
   server.on("clientError", (error: ParserError, socket: Socket) => {

@@ -174,7 +174,7 @@ const asConnect: PropertyDescriptorMap = {
   upgrade: { get: () => true, set: () => undefined }
 };
 
-/** Returns the options of the server and of the admin listener. node:http ignores the last two. */
+/** Returns the options of the server and of the admin listener. node:http ignores the last one. */
 export const optionsOf = (limits: Limits): TlsOptions => ({
   IncomingMessage: StrictMessage,
 
@@ -189,9 +189,6 @@ export const optionsOf = (limits: Limits): TlsOptions => ({
   requestTimeout: limits.requestMillis,
   keepAliveTimeout: limits.idleMillis,
   connectionsCheckingInterval: limits.checkMillis,
-
-  // Responds to clients that half-close: node:https would end the connection.
-  allowHalfOpen: true,
 
   // Node's default is two minutes.
   handshakeTimeout: limits.headMillis

@@ -103,6 +103,21 @@ for (const [says, bytes, path] of strangers) {
     }
   );
   test(
+    `a client that sends ${says} to an https server, and half-closes, is closed at once`,
+    { timeout },
+    async () => {
+      const { server, port } = await serve({
+        tls,
+        limits: { headMillis: 50_000, requestMillis: never },
+        ...(path && { path: `${path}1` })
+      });
+      const ends = await open(server, path ? `${path}1` : port);
+      await send(ends, bytes);
+      ends.client.end();
+      await closed(ends.ours);
+    }
+  );
+  test(
     `a drain closes a client that sends ${says} after the last response, which is not cut off`,
     { timeout },
     async () => {
