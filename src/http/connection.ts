@@ -354,7 +354,11 @@ export class Connection {
       socket.bytesRead + this.#connections.limits.discardBytesMax;
     socket.removeAllListeners("data");
     socket.on("data", () => {
-      if (socket.bytesRead > endBytes) socket.destroy();
+      if (socket.bytesRead <= endBytes) return;
+
+      // A request that was accepted gets its response first. Node resumes whenever one has left.
+      if (this.isAnswered()) socket.destroy();
+      else socket.pause();
     });
   }
 }

@@ -117,6 +117,10 @@ test(
 );
 
 const upgrade = "Connection: upgrade\r\nUpgrade: h2c\r\n";
+const lastPlants = [
+  ["a plant with Upgrade", post('{"id":1,"name":"Fern"}', upgrade)],
+  ["a last plant", last]
+] as const;
 for (const [what, bytes] of [
   ["garbage", "garbage\r\n\r\n"],
   [
@@ -125,8 +129,7 @@ for (const [what, bytes] of [
   ],
   ["a CONNECT", `CONNECT a:1 HTTP/1.1\r\n${hosted}\r\n`],
   ["a refused Upgrade", `GET /x HTTP/1.1\r\n${hosted}${upgrade}\r\n`],
-  ["a plant with Upgrade", post('{"id":1,"name":"Fern"}', upgrade)],
-  ["a last plant", last]
+  ...lastPlants
 ] as const) {
   for (const rest of ["x", "\r\n", refused]) {
     test(
@@ -134,13 +137,11 @@ for (const [what, bytes] of [
       { timeout },
       async () => {
         const limits = { discardBytesMax: 1_000_000, discardMillis: never };
-        const { server, port, store } = await serve({ limits });
+        const { server, port } = await serve({ limits });
         for (const [sentMax, isGone] of [
           [900_000, false],
           [1_100_000, true]
         ] as const) {
-          // The response to a plant waits meanwhile.
-          store.hold();
           const ends = await open(server, port);
           await send(ends, bytes);
           const piece = rest.repeat(50_000 / rest.length);
@@ -148,13 +149,39 @@ for (const [what, bytes] of [
             await send(ends, piece);
           assert.equal(ends.ours.destroyed, isGone, `${sentMax}`);
           ends.client.destroy();
-          store.release();
           await closed(ends.ours);
         }
       }
     );
   }
 }
+
+for (const [what, bytes] of lastPlants)
+  test(
+    `${what} gets its response, whatever follows it beyond the limit meanwhile`,
+    { timeout },
+    async () => {
+      const limits = { discardBytesMax: 1_000_000, discardMillis: never };
+      const { store, ends } = await connected({ limits });
+      store.hold();
+      await send(ends, bytes);
+      await until("it waits", () => store.waiting === 1);
+      ends.client.write("x".repeat(50_000_000));
+      await until(
+        "the limit is reached",
+        () => ends.ours.bytesRead > 1_000_000 || ends.ours.destroyed
+      );
+      const answers = readAnswers(ends.client.resume(), 1);
+      store.release();
+      assert.deepEqual(
+        (await answers).map(({ status }) => status),
+        [200]
+      );
+      assert.ok(ends.ours.bytesRead < 5_000_000, "little more is read");
+      ends.client.destroy();
+      ends.ours.destroy();
+    }
+  );
 
 test(
   "a long body that was read whole leaves the connection open",
