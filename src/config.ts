@@ -251,10 +251,13 @@ export function limitsWith(settings: Partial<Limits> = {}): Limits {
   ]);
 
   // Reads each value once: a getter may return something else the second time.
-  const limits: Limits & Readonly<Record<string, number>> = {
-    ...Object.fromEntries(defaults),
-    ...settings
-  };
+  const given = Object.entries(settings).filter(
+    ([, value]) => value !== undefined
+  );
+  const limits: Limits & Readonly<Record<string, number>> = Object.fromEntries([
+    ...defaults,
+    ...given
+  ]);
   const types = Object.fromEntries(table.map(([name]) => [name, "number"]));
   checkTypes("limits", limits, types);
   for (const [name, limit] of table)

@@ -269,7 +269,8 @@ for (const { name, min, max, unit } of limits) {
         message: `${name} must be of type number`
       });
     }
-    for (const value of [min - 1, max + 1, min + 0.5, NaN, undefined]) {
+    assert.equal(limitsWith({ [name]: undefined })[name], limitsWith()[name]);
+    for (const value of [min - 1, max + 1, min + 0.5, NaN]) {
       assert.throws(() => limitsWith({ ...apart, [name]: value }), {
         name: "RangeError",
         message
