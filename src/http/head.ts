@@ -90,8 +90,16 @@ function checkFields(rawHeaders: readonly string[], keepsKeys: boolean) {
   return bytes;
 }
 
-/** uri-host: a name, an IPv4 address, or an IP literal in brackets (RFC 3986, 3.2.2) */
-const authority = String.raw`(?:[\w.~!$&'()*+,;=%-]+|\[[\da-fA-Fv:.]+\])`;
+/** reg-name, or an IPv4 address (RFC 3986, 3.2.2) */
+const hostName = String.raw`(?:[\w.~!$&'()*+,;=-]|%[\da-fA-F]{2})+`;
+
+/** IP-literal: an IPv6 address, or one of a later version (RFC 3986, 3.2.2) */
+const ipv6 = String.raw`[\da-fA-F]*:[\da-fA-F:.]+`;
+const ipvFuture = String.raw`v[\da-fA-F]+\.[\w.~!$&'()*+,;=:-]+`;
+const ipLiteral = String.raw`\[(?:${ipv6}|${ipvFuture})\]`;
+
+/** uri-host = IP-literal / IPv4address / reg-name (RFC 9110, 4.1) */
+const authority = `(?:${hostName}|${ipLiteral})`;
 
 /** Host = uri-host [ ":" port ] (RFC 9110, 7.2) */
 const hostForm = new RegExp(`^${authority}(?::\\d*)?$`);

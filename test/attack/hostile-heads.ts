@@ -201,6 +201,8 @@ const hosts: readonly Case[] = [
     "Host: closed bracket": "::1]",
     "Host: brackets, and more": "[::1]a",
     "Host: empty brackets": "[]",
+    "Host: brackets around no address": "[...]",
+    "Host: % without two digits": "a%4",
     "Host: a backslash": "a\\b",
     "Host: <": "<a>",
     "Host: ^": "a^b",
