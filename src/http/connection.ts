@@ -21,9 +21,10 @@ export interface ResponseSummary extends Pick<Answer, "status"> {
 }
 
 /**
- * Called with each response just before it leaves. The listener may set headers on `response`. It
- * is absent for a CONNECT, and where node's parser refuses what arrived. An exception that the
- * listener throws is not caught, but does not prevent the response.
+ * Called with each response just before it leaves. The listener may set headers on `response`, but
+ * not Connection: later requests may be in progress. It is absent for a CONNECT, and where node's
+ * parser refuses what arrived. An exception that the listener throws is not caught, but does not
+ * prevent the response.
  */
 export type ResponseListener = (
   summary: ResponseSummary,
