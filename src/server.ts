@@ -28,7 +28,6 @@ const host: Host = {
   args: process.argv.slice(2),
   environment: process.env,
   pid: process.pid,
-  userId: process.geteuid?.(),
   isHungUp: () => closedTerminals().length > 0,
   stdin: () => process.stdin,
   print: (line) => write("stdout", line),

@@ -23,14 +23,10 @@
 import { ifPossible } from "../failure.ts";
 import type { Disk, JournalFile } from "./files.ts";
 
-/**
- * A journal, and the number of the process's user, who may have left its marks; undefined if it is
- * unknown.
- */
+/** A journal. */
 export interface Place {
   readonly disk: Disk;
   readonly path: string;
-  readonly userId: number | undefined;
 }
 
 type Looked = Pick<JournalFile, "look">;
@@ -100,12 +96,9 @@ const closedMarks = (place: Place) =>
   );
 
 /** Returns the marks in a journal's directory: a person's files have other names. */
-const marksBeside = (
-  { disk, path, userId }: Place,
-  kind: "closed" | "unflushed"
-) => {
+const marksBeside = ({ disk, path }: Place, kind: "closed" | "unflushed") => {
   const form = RegExp(`\\.${kind}-((\\d+)-(\\d+)-\\d+)$`);
-  return disk.listEmpty(path, form, userId).map((path) => {
+  return disk.listEmpty(path, form).map((path) => {
     const [, state = "", inode = "", bytes] = form.exec(path) ?? [];
     return { path, state, inode, bytes: Number(bytes) };
   });

@@ -11,7 +11,7 @@ import * as fs from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { isLinux, isWindows } from "../system.ts";
+import { isLinux, isWindows, userId } from "../system.ts";
 import { hasCode, ifPossible, isDenied, isError } from "../failure.ts";
 import { takeLocks } from "./lock.ts";
 
@@ -51,12 +51,10 @@ export const realDisk = {
    *
    * @throws Error also if another user may have put it there
    */
-  open(path: string, userId: number | undefined) {
-    const fd = permitted(path, userId, () =>
-      fs.openSync(path, durableFlags, mode)
-    );
+  open(path: string) {
+    const fd = permitted(path, () => fs.openSync(path, durableFlags, mode));
     try {
-      checkOwner(path, fs.fstatSync(fd), [userId]);
+      checkOwner(path, fs.fstatSync(fd));
     } catch (error) {
       fs.closeSync(fd);
       throw error;
@@ -74,7 +72,6 @@ export const realDisk = {
   readBeside(
     path: string,
     journal: string,
-    userId: number | undefined,
     bytesMax: number
   ): Buffer | undefined {
     // A FIFO opens at once. Another user may replace the file meanwhile: what is open is checked.
@@ -85,7 +82,7 @@ export const realDisk = {
       if (!stat.isFile() || stat.size > bytesMax)
         throw new Error("is not a copy of a journal's end");
 
-      checkOwner(path, stat, [userId, fs.statSync(journal).uid]);
+      checkOwner(path, stat, fs.statSync(journal).uid);
       return fs.readFileSync(fd);
     } finally {
       fs.closeSync(fd);
@@ -96,7 +93,7 @@ export const realDisk = {
    * Returns the paths of empty files in a journal's directory whose names have a form, but those
    * that another user may have put there.
    */
-  listEmpty(journal: string, form: RegExp, userId: number | undefined) {
+  listEmpty(journal: string, form: RegExp) {
     const directory = dirname(journal);
     const owner = fs.statSync(journal, { throwIfNoEntry: false })?.uid;
     return fs
@@ -106,7 +103,7 @@ export const realDisk = {
       .filter((path) =>
         ifPossible(() => {
           const stat = fs.lstatSync(path);
-          checkOwner(path, stat, [userId, owner]);
+          checkOwner(path, stat, owner);
           return stat.isFile() && stat.size === 0;
         })
       );
@@ -145,8 +142,8 @@ export function pathOf(location: string | URL) {
 }
 
 /** @throws Error unless the process may read and write a file, or create files in a directory */
-export const checkAccess = (path: string, userId: number | undefined) =>
-  permitted(path, userId, () =>
+export const checkAccess = (path: string) =>
+  permitted(path, () =>
     fs.accessSync(path, fs.constants.R_OK | fs.constants.W_OK)
   );
 
@@ -234,18 +231,14 @@ function refuseUnforbidden(error: unknown) {
 }
 
 /** Returns what a step returns. @throws its error, with owner and mode if the system denied it */
-function permitted<T>(
-  path: string,
-  userId: number | undefined,
-  step: () => T
-): T {
+function permitted<T>(path: string, step: () => T): T {
   try {
     return step();
   } catch (error) {
     const stat =
       isDenied(error) && fs.statSync(path, { throwIfNoEntry: false });
     if (stat)
-      error.message += `: owner ${stat.uid}, mode ${(stat.mode & 0o777).toString(8)}, this process is user ${userId}`;
+      error.message += `: owner ${stat.uid}, mode ${(stat.mode & 0o777).toString(8)}, this process is user ${userId()}`;
     throw error;
   }
 }
@@ -265,22 +258,17 @@ const described = (stat: fs.BigIntStats) => ({
 });
 
 /**
- * @param owners who may have put it there, besides root and the directory's owner; undefined if
- * unknown
+ * @param owner who may have put it there, besides root, the directory's owner and the process's user
  * @throws Error if all users can put files into the directory, and another has put this there
  */
-function checkOwner(
-  path: string,
-  { uid }: fs.Stats,
-  owners: readonly (number | undefined)[]
-) {
+function checkOwner(path: string, { uid }: fs.Stats, owner?: number) {
   const directory = fs.statSync(dirname(path));
   const isOpenToAll = (directory.mode & 0o1002) === 0o1002;
-  if (isOpenToAll && ![0, directory.uid, ...owners].includes(uid))
+  if (isOpenToAll && ![0, directory.uid, userId(), owner].includes(uid))
     throw new Error(`belongs to user ${uid}, in a directory open to all users`);
 }
 
-function resolveLinks(named: string, userId: number | undefined): string {
+function resolveLinks(named: string): string {
   const absolute = resolve(named);
   const directory = dirname(absolute);
   if (!realDisk.look(directory))
@@ -288,9 +276,9 @@ function resolveLinks(named: string, userId: number | undefined): string {
   const path = join(fs.realpathSync.native(directory), basename(absolute));
   const stat = fs.lstatSync(path, { throwIfNoEntry: false });
   if (!stat?.isSymbolicLink()) return path;
-  checkOwner(path, stat, [userId]);
+  checkOwner(path, stat);
 
   // Throws if links form a cycle.
   realDisk.look(path);
-  return resolveLinks(resolve(dirname(path), fs.readlinkSync(path)), userId);
+  return resolveLinks(resolve(dirname(path), fs.readlinkSync(path)));
 }

@@ -7,7 +7,7 @@
  * (group commit). Between a write and its acknowledgement nothing is written.
  */
 import { EventEmitter } from "node:events";
-import { constants, userInfo } from "node:os";
+import { constants } from "node:os";
 import { resolve } from "node:path";
 import { setImmediate, setTimeout as pause } from "node:timers/promises";
 import { checkTypes, limitsWith, type Limits } from "../config.ts";
@@ -38,14 +38,6 @@ export interface JournalOptions {
    */
   readonly warn?: ((message: string) => void) | undefined;
 
-  /**
-   * Number of the process's user, `process.geteuid()`. Default: it is looked up by its name. In a
-   * directory open to all users, as /tmp, a process without either opens no file of its own.
-   *
-   * @internal
-   */
-  readonly userId?: number | undefined;
-
   /** Another disk, for tests. @internal */
   readonly disk?: Disk | undefined;
 }
@@ -64,7 +56,6 @@ export async function openJournal(
   checkTypes("options", options, {
     limits: "object",
     warn: "function",
-    userId: "number",
     disk: "object"
   });
   const { disk = realDisk, warn = () => {} } = options;
@@ -74,8 +65,7 @@ export async function openJournal(
     keysBytesMax > 0
       ? attempt("failed", path, () => new KeyWindow(keysBytesMax))
       : undefined;
-  const userId = options.userId ?? ifPossible(() => userInfo().uid);
-  const settings = { path: resolve(path), disk, warn, limits, keys, userId };
+  const settings = { path: resolve(path), disk, warn, limits, keys };
   return new Journal(settings, await openFile(settings));
 }
 

@@ -61,7 +61,7 @@ export type OpenFile = Awaited<ReturnType<typeof openFile>>;
  * @throws JournalError `unreadable` for what cannot be read, `failed` for most else
  */
 export async function openFile(options: OpenOptions) {
-  const { disk, userId, warn } = options;
+  const { disk, warn } = options;
   const { path, before } = findFile(options);
   const place = { ...options, path };
   const releases: Release[] = [];
@@ -76,7 +76,7 @@ export async function openFile(options: OpenOptions) {
     // A new file may get the inode of one that was deleted.
     if (!before) attempt("failed", path, () => takeClosedMarks(place));
     const file = attempt(before ? "unreadable" : "failed", path, () =>
-      disk.open(path, userId)
+      disk.open(path)
     );
     releases.push(() => file.close());
 
@@ -98,8 +98,8 @@ export async function openFile(options: OpenOptions) {
 }
 
 /** Finds the file behind a path; `before` is undefined if there is none. */
-function findFile({ disk, path: link, userId }: Place) {
-  const path = attempt("failed", link, () => disk.resolve(link, userId));
+function findFile({ disk, path: link }: Place) {
+  const path = attempt("failed", link, () => disk.resolve(link));
 
   // Node reads bytes that are not UTF-8 as U+FFFD, and writes a lone surrogate as U+FFFD: it would
   // open another file.
@@ -117,10 +117,10 @@ function findFile({ disk, path: link, userId }: Place) {
  *
  * @throws JournalError as `openFile` does
  */
-export function checkJournal(link: string, userId: number | undefined) {
-  const { path, before } = findFile({ disk: realDisk, path: link, userId });
+export function checkJournal(link: string) {
+  const { path, before } = findFile({ disk: realDisk, path: link });
   attempt(before ? "unreadable" : "failed", path, () =>
-    checkAccess(before ? path : dirname(path), userId)
+    checkAccess(before ? path : dirname(path))
   );
 }
 
@@ -179,10 +179,10 @@ function planRepair(place: OpenOptions, file: JournalFile) {
  *
  * @throws JournalError `unreadable`
  */
-export function readCopy({ disk, path, userId }: Place): Buffer | undefined {
+export function readCopy({ disk, path }: Place): Buffer | undefined {
   const name = copyPath(path);
   return attempt("unreadable", name, () =>
-    disk.readBeside(name, path, userId, copyBytesMax)
+    disk.readBeside(name, path, copyBytesMax)
   );
 }
 

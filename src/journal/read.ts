@@ -1,5 +1,4 @@
 /** Reads whole journals, also beside a live server: an opening reads the end alone. */
-import { userInfo } from "node:os";
 import { setImmediate } from "node:timers/promises";
 import { ifPossible } from "../failure.ts";
 import { newPlantOf, type NewPlant } from "../plant.ts";
@@ -37,9 +36,8 @@ export async function* readJournal(
   location: string | URL
 ): AsyncGenerator<JournalRecord, void> {
   const path = pathOf(location);
-  const userId = ifPossible(() => userInfo().uid);
   let pauseOffset = blockBytes;
-  for await (const { offset, record } of recordsOf(path, userId)) {
+  for await (const { offset, record } of recordsOf(path)) {
     const { seq, at, key, plant } = record;
     yield { seq, at, key, plant: plantOf(path, offset, plant) };
 
@@ -59,8 +57,8 @@ function plantOf(path: string, offset: number, plant: Buffer) {
 }
 
 /** Yields the records of a file as `recordsIn` does. */
-export async function* recordsOf(path: string, userId: number | undefined) {
-  const { plan, isOpen, close } = await openWhole(path, userId);
+export async function* recordsOf(path: string) {
+  const { plan, isOpen, close } = await openWhole(path);
   try {
     yield* recordsIn(path, checkedLines(plan, isOpen));
   } finally {
@@ -75,18 +73,16 @@ export async function* recordsOf(path: string, userId: number | undefined) {
  * @throws JournalError also for a file that is not regular: a pipe may be endless, or never begin;
  * and for one of which a flush has failed
  */
-export async function openWhole(path: string, userId: number | undefined) {
-  const resolved = attempt("failed", path, () =>
-    realDisk.resolve(path, userId)
-  );
+export async function openWhole(path: string) {
+  const resolved = attempt("failed", path, () => realDisk.resolve(path));
   const found = attempt("failed", path, () => realDisk.look(resolved));
   if (found?.isFile === false)
     throw new JournalError("unreadable", path, "is not a regular file");
   const file = attempt("failed", path, () => openToRead(resolved));
   try {
     // The marks in a directory that cannot be listed are unknown.
-    const place = { disk: realDisk, path: resolved, userId };
-    if (ifPossible(() => realDisk.listEmpty(resolved, /$/, userId)))
+    const place = { disk: realDisk, path: resolved };
+    if (ifPossible(() => realDisk.listEmpty(resolved, /$/)))
       checkFlushed(place, file);
 
     // The open file's identity: a rotation may have put another file at the path since.

@@ -9,9 +9,6 @@ export interface Host {
   /** Number of this process. */
   readonly pid: number;
 
-  /** Number of the user that the process acts as; undefined on systems without such numbers. */
-  readonly userId: number | undefined;
-
   /** Whether the process was started on a terminal that is closed by now. */
   isHungUp(): boolean;
 

@@ -34,7 +34,6 @@ export async function openStore(config: Config, host: Host): Promise<Store> {
   if (isStream(config.store)) return openStream(config, host);
   return openJournal(config.store, {
     limits: config.limits,
-    userId: host.userId,
     warn: (message) => host.log("warn", message)
   });
 }
@@ -63,7 +62,7 @@ async function openStream(config: Config, host: Host) {
  */
 export async function checkStore(config: Config, host: Host) {
   const { store } = config;
-  if (!isStream(store)) return checkJournal(store, host.userId);
+  if (!isStream(store)) return checkJournal(store);
   const { settingsOf } = await import("../nats/address.ts");
   settingsOf(store, streamSecrets(config, host));
 }

@@ -10,7 +10,7 @@ import {
 import { createSecureContext } from "node:tls";
 import { digestForm, emptyDigest } from "../http/bearer.ts";
 import { codeOf, ExitError, messageOf } from "../failure.ts";
-import { isWindows } from "../system.ts";
+import { isWindows, userId } from "../system.ts";
 import type { Host } from "./host.ts";
 import type { Config } from "./settings.ts";
 
@@ -86,7 +86,7 @@ const readableByOthers = 0o004;
 function readGuarded<T>(
   kind: string,
   path: string,
-  { userId, log, logged }: Host,
+  { log, logged }: Host,
   level: "info" | "warn" | "public",
   parse: (bytes: Buffer) => T
 ): T {
@@ -97,9 +97,9 @@ function readGuarded<T>(
     fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
     const stat = fstatSync(fd);
     if (!stat.isFile()) throw new TypeError("expected a regular file");
-    if (![0, userId].includes(stat.uid))
+    if (![0, userId()].includes(stat.uid))
       throw new TypeError(
-        `expected root or user ${userId} as the owner, found user ${stat.uid}`
+        `expected root or user ${userId()} as the owner, found user ${stat.uid}`
       );
     const mode = `mode ${(stat.mode & 0o777).toString(8).padStart(3, "0")}`;
     if (!isWindows && (stat.mode & writableByOthers) !== 0)

@@ -95,8 +95,8 @@ function forgetful(real: Disk): Disk {
   return {
     ...real,
     look: (path) => look() ?? real.look(path),
-    open: (path, userId) => {
-      const file = real.open(path, userId);
+    open: (path) => {
+      const file = real.open(path);
       seen = file.look();
       size = file.size();
       const append = (bytes: Buffer) => {

@@ -144,7 +144,7 @@ test("an unknown option is a TypeError that lists the known ones", async () => {
     ["TLS", createPlantServer, `${known}, tls`],
     ["basepath", createPlantHandler, known],
     ["tls", createPlantHandler, known],
-    ["bodyBytesMax", openJournal.bind(null, "x"), "limits, warn, userId, disk"],
+    ["bodyBytesMax", openJournal.bind(null, "x"), "limits, warn, disk"],
     [
       "url",
       openNats.bind(null, "nats://a/B"),
@@ -190,7 +190,6 @@ const calls: readonly (readonly [
   [() => journal(null), noObject],
   [() => journal({ warn: true }), "warn must be of type function"],
   [() => journal({ warn: null }), "warn must be of type function"],
-  [() => journal({ userId: "0" }), "userId must be of type number"],
   [() => journal({ disk: "x" }), "disk must be of type object"],
   [() => journal({ limits: null }), "limits must be of type object"],
   [() => stream(null), noObject],

@@ -297,7 +297,7 @@ test("a flush that fails says so where no note of it can be left", async () => {
 });
 
 test("a flush of the whole file, which may take seconds, does not keep the process from its signals", async () => {
-  const file = realDisk.open(await newJournal(), undefined);
+  const file = realDisk.open(await newJournal());
   const flushed = file.sync();
   assert.ok(flushed instanceof Promise);
   await flushed;
@@ -343,7 +343,7 @@ for (const [says, cut, restore] of [
   test(`a reader does not take a truncated file for whole where a start ${says}`, async (t) => {
     const path = await newJournal();
     const whole = readFileSync(path);
-    const file = realDisk.open(path, undefined);
+    const file = realDisk.open(path);
     after(() => file.close());
     if (cut === "before") truncateSync(path, 300);
     t.mock.method(realDisk, "readBeside", () => {

@@ -551,7 +551,8 @@ const noOtherUser =
 test(
   "a .rewrite that another user may have left is refused with 65, the journal untouched",
   { skip: noOtherUser },
-  async () => {
+  async (t) => {
+    t.mock.method(process as Required<NodeJS.Process>, "geteuid", () => 5001);
     for (const [mode, owner, isRefused] of [
       [0o1777, 5002, true],
       [0o1777, 5001, false],
@@ -567,7 +568,7 @@ test(
       chownSync(folder, 5003, group);
       chownSync(path, 5001, group);
       chownSync(`${path}.rewrite`, owner, group);
-      const opening = openJournal(path, { userId: 5001 });
+      const opening = openJournal(path);
       if (isRefused) {
         await assert.rejects(opening, {
           exitCode: 65,
@@ -585,7 +586,8 @@ test(
 test(
   "a mark that another user may have left is not used: the end is rewritten",
   { skip: noOtherUser },
-  async () => {
+  async (t) => {
+    t.mock.method(process as Required<NodeJS.Process>, "geteuid", () => 5001);
     for (const [mode, owner, isRewritten] of [
       [0o1777, 5002, true],
       [0o1777, 5001, false],
@@ -605,7 +607,7 @@ test(
       chownSync(note, 5002, group);
       if (mode === 0o770) rmSync(note);
       const before = statSync(path, { bigint: true }).mtimeNs;
-      await (await openJournal(path, { userId: 5001 })).close();
+      await (await openJournal(path)).close();
       const after = statSync(path, { bigint: true }).mtimeNs;
       assert.equal(after !== before, isRewritten, `${owner}`);
     }

@@ -227,8 +227,7 @@ async function check(
 
   // The next opening finds nothing to repair or to refuse, whether this one is closed or killed.
   await journal.close();
-  for (const mark of disk.listEmpty(path, /\.closed-/, undefined))
-    disk.remove(mark);
+  for (const mark of disk.listEmpty(path, /\.closed-/)) disk.remove(mark);
   const second = await open();
   const isAlike = isDeepStrictEqual(
     Object.keys(found(second.error).files),

@@ -249,10 +249,10 @@ test(
 
 /** Sends SIGHUP when the first file of the program runs, before it loads another one. */
 const hungUp = preload(`
-  const { geteuid } = process;
-  process.geteuid = () => {
-    process.kill(process.pid, "SIGHUP");
-    return geteuid();
+  const { on } = process;
+  process.on = (event, listener) => {
+    if (event === "exit") process.kill(process.pid, "SIGHUP");
+    return on.call(process, event, listener);
   };`);
 
 test(

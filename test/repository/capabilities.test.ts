@@ -47,13 +47,16 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
   "node:os": [
     "src/nats/server-connection.ts",
     "src/journal/journal.ts",
-    "src/journal/read.ts",
     "src/journal/sockets.ts",
     "src/program/serving/log.ts",
     "src/system.ts"
   ],
   "node:tty": ["src/server.ts"],
-  "node:process": ["src/http/reply.ts", "src/nats/server-connection.ts"],
+  "node:process": [
+    "src/http/reply.ts",
+    "src/nats/server-connection.ts",
+    "src/system.ts"
+  ],
   // These reach nothing outside of the process.
   "node:assert": ["src/"],
   "node:buffer": ["src/"],

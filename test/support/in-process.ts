@@ -53,7 +53,6 @@ export function begin(
     args,
     environment,
     pid: process.pid,
-    userId: process.geteuid?.(),
     isHungUp: () => false,
     stdin: () => Readable.from(piecesOf(Buffer.from(input))),
     async print(line) {

@@ -26,8 +26,8 @@ export const diskWith = (
   change: (file: JournalFile) => Partial<JournalFile>
 ): Disk => ({
   ...realDisk,
-  open(path, userId) {
-    const file = realDisk.open(path, userId);
+  open(path) {
+    const file = realDisk.open(path);
     return { ...file, ...change(file) };
   }
 });

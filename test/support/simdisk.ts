@@ -235,7 +235,6 @@ export class SimulatedDisk implements Disk {
   readBeside(
     path: string,
     _journal: string,
-    _userId: number | undefined,
     bytesMax: number
   ): Buffer | undefined {
     this.#enter("readBeside");

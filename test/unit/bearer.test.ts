@@ -236,9 +236,8 @@ for (const [what, text, line] of [
 
 const folder = temporaryFolder();
 const good = `ci ${a}\n`;
-const userId = process.geteuid?.();
 const hostWith = (log: Host["log"]): Host =>
-  ({ userId, log, logged: new Set() }) as unknown as Host;
+  ({ log, logged: new Set() }) as unknown as Host;
 const silent = hostWith((_, text) => assert.fail(text));
 
 type Make = (path: string) => void;

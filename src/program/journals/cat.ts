@@ -21,7 +21,7 @@ export async function cat(files: readonly string[], flags: Flags, host: Host) {
       const records =
         path === "-"
           ? recordsIn(path, linesOfStream(host.stdin()))
-          : recordsOf(path, host.userId);
+          : recordsOf(path);
       if ((await print(records, flags, host)) === "closed") break;
     } catch (error) {
       // A file that cannot be read does not keep the others from being printed.

@@ -45,7 +45,7 @@ const codeOf = {
 };
 
 async function reportOn(path: string, host: Host) {
-  const { plan, isOpen, close } = await openWhole(path, host.userId);
+  const { plan, isOpen, close } = await openWhole(path);
   try {
     return verifyJournal(plan, isOpen, progressOf(path, host));
   } finally {
