@@ -206,13 +206,6 @@ export const basePathExpected = "a path such as /v1, with no / at its end";
 /** A number for each limit, in its unit. */
 export type Limits = { readonly [name in keyof typeof limitTable]: number };
 
-/** Limits of a part, each with that of the whole, which must not be below it. */
-const orderedLimits = [
-  // Node requires this, too.
-  ["headMillis", "requestMillis"],
-  ["bodyBytesMax", "bodiesBytesMax"]
-] as const;
-
 /**
  * Checks options or limits as JavaScript may give them, so that a mistake fails at once.
  *
@@ -264,12 +257,10 @@ export function limitsWith(settings: Partial<Limits> = {}): Limits {
     if (!isWithin(limit, limits[name]))
       throw new RangeError(`${name} must be ${describeBounds(limit)}`);
 
-  for (const [lower, upper] of orderedLimits)
-    if (limits[lower] > limits[upper])
-      throw new RangeError(
-        `--${limitTable[lower].flag} (${lower}) must be at most ` +
-          `--${limitTable[upper].flag} (${upper})`
-      );
+  if (limits.bodyBytesMax > limits.bodiesBytesMax)
+    throw new RangeError(
+      "--max-body (bodyBytesMax) must be at most --max-bodies (bodiesBytesMax)"
+    );
   return Object.freeze(limits);
 }
 

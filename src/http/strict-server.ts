@@ -185,7 +185,9 @@ export const optionsOf = (limits: Limits): TlsOptions => ({
   requireHostHeader: false,
 
   maxHeaderSize: limits.headBytesMax,
-  headersTimeout: limits.headMillis,
+
+  // Node refuses one above the next.
+  headersTimeout: Math.min(limits.headMillis, limits.requestMillis),
   requestTimeout: limits.requestMillis,
   keepAliveTimeout: limits.idleMillis,
   connectionsCheckingInterval: limits.checkMillis,

@@ -118,7 +118,7 @@ const limitCases: { readonly [name in Limit]?: readonly LimitCase[] } = {
   ],
   requestMillis: [
     {
-      limits: { headMillis: 100, requestMillis: 150, checkMillis: 10 },
+      limits: { requestMillis: 150, checkMillis: 10 },
       check: late(
         halfBody,
         `${line}${host}${good}Transfer-Encoding: chunked\r\n\r\n5\r\n`

@@ -282,12 +282,6 @@ for (const [flags, environment, ...found] of [
     "--store-credentials must be left out without a stream as --store"
   ],
   [
-    { "head-timeout": "40000" },
-    {},
-    64,
-    "--head-timeout (headMillis) must be at most --request-timeout (requestMillis)"
-  ],
-  [
     { port: "1" },
     { PLANTS_MAX_BODIES: "1" },
     78,

@@ -52,18 +52,3 @@ export const limits = rows.map(
     max
   })
 );
-
-export type PromisedLimit = (typeof limits)[number];
-
-/** The limit of a name. */
-export function limitOf(name: keyof Limits): PromisedLimit {
-  const limit = limits.find((each) => each.name === name);
-  if (limit === undefined) throw new Error(`there is no limit ${name}`);
-  return limit;
-}
-
-/** Limits of a part, each with that of the whole, which must not be below it. */
-export const orderedLimits = [
-  ["headMillis", "requestMillis"],
-  ["bodyBytesMax", "bodiesBytesMax"]
-] as const;
