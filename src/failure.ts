@@ -59,13 +59,10 @@ export const isError = (thrown: unknown): thrown is Error =>
 export const messageOf = (error: unknown) =>
   isError(error) ? error.message : String(error);
 
-/** Whether an error is the system's, with this code. */
-export const hasCode = (error: unknown, code: string) => codeOf(error) === code;
-
 /** Whether the system denies access to a file. */
 export const isDenied = (error: unknown): error is Error =>
-  ["EACCES", "EPERM", "EROFS"].some((code) => hasCode(error, code));
+  ["EACCES", "EPERM", "EROFS"].some((code) => codeOf(error) === code);
 
-/** Returns the code of an error of the system, as ENOENT; undefined for another error. */
+/** Returns the code of an error, as ENOENT of the system's; undefined if it has none. */
 export const codeOf = (error: unknown) =>
   isError(error) && "code" in error ? error.code : undefined;

@@ -1,7 +1,7 @@
 /** Exclusive opening: a file that one descriptor may have open with a lock, on other systems. */
 import * as fs from "node:fs";
 import { isWindows } from "../system.ts";
-import { hasCode } from "../failure.ts";
+import { codeOf } from "../failure.ts";
 
 /** libuv's UV_FS_O_EXLOCK, which Node does not name. */
 const exclusiveFlag = isWindows ? 0x1000_0000 : 0x20;
@@ -26,7 +26,8 @@ export function openExclusive(name: string, flags = 0) {
   try {
     return fs.openSync(name, O_RDONLY | O_NONBLOCK | exclusiveFlag | flags);
   } catch (error) {
-    if (hasCode(error, "EAGAIN") || hasCode(error, "EBUSY")) return undefined;
+    if (codeOf(error) === "EAGAIN" || codeOf(error) === "EBUSY")
+      return undefined;
     throw error;
   }
 }

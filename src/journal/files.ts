@@ -12,7 +12,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { isLinux, isWindows, userId } from "../system.ts";
-import { hasCode, ifPossible, isDenied, isError } from "../failure.ts";
+import { codeOf, ifPossible, isDenied, isError } from "../failure.ts";
 import { takeLocks } from "./lock.ts";
 
 const {
@@ -220,7 +220,7 @@ function openIfThere(path: string, flags: number) {
   try {
     return fs.openSync(path, flags);
   } catch (error) {
-    if (hasCode(error, "ENOENT")) return undefined;
+    if (codeOf(error) === "ENOENT") return undefined;
     throw error;
   }
 }

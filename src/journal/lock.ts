@@ -13,7 +13,7 @@ import * as fs from "node:fs";
 import { dirname, join } from "node:path";
 import { isLinux, isWindows } from "../system.ts";
 import { JournalError } from "./error.ts";
-import { hasCode, ifPossible, messageOf } from "../failure.ts";
+import { codeOf, ifPossible, messageOf } from "../failure.ts";
 import { exclusiveNameOf, isExclusive, openExclusive } from "./exclusive.ts";
 import { listenOn, mayListenOn, randomName } from "./sockets.ts";
 
@@ -62,7 +62,7 @@ export async function takeLocks(
     try {
       releases.push(await listenOn(name));
     } catch (error) {
-      if (hasCode(error, "EADDRINUSE"))
+      if (codeOf(error) === "EADDRINUSE")
         throw locked(
           path,
           `: "ss -xlp | grep plant-store-${identity}" shows which`

@@ -5,7 +5,7 @@ import * as fs from "node:fs";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { hasCode, ifPossible } from "../failure.ts";
+import { codeOf, ifPossible } from "../failure.ts";
 
 /** O_PATH of Linux, which Node does not name: a descriptor that reads nothing. */
 const pathFlag = 0x20_0000;
@@ -62,8 +62,8 @@ export async function mayListenOn(name: string) {
   } catch (error) {
     // Without /proc, the address of a descriptor leads nowhere.
     return !(
-      hasCode(error, "ECONNREFUSED") ||
-      (hasCode(error, "ENOENT") && !fs.existsSync(name))
+      codeOf(error) === "ECONNREFUSED" ||
+      (codeOf(error) === "ENOENT" && !fs.existsSync(name))
     );
   } finally {
     release();

@@ -9,7 +9,7 @@
  */
 import { setTimeout as pause } from "node:timers/promises";
 import { StoreError } from "../store.ts";
-import { hasCode, type ExitError } from "../failure.ts";
+import { codeOf, type ExitError } from "../failure.ts";
 import type { StreamSettings } from "./address.ts";
 import { duplicateWindowMillis } from "./checks.ts";
 import type { NatsLimits } from "./limits.ts";
@@ -253,7 +253,7 @@ export class InFlight implements SessionHandlers {
     const error = entry.mayBeStored
       ? new StoreError("unknown", outcome.message, { cause: outcome })
       : outcome;
-    if (hasCode(error, "unknown")) this.session.report(error.message);
+    if (codeOf(error) === "unknown") this.session.report(error.message);
     entry.reject(error);
   }
 }
