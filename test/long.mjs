@@ -29,6 +29,6 @@ const files = testFiles().filter(
 
 await runTests(files, {
   idleMinutes: 30,
-  options: ["--import=tsx", "--test-concurrency=2"],
+  options: ["--import=tsx", "--test-concurrency=3"],
   env: { ...numbers, RUNNING_TESTS_SECONDS: "7200" }
 });
