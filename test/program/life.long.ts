@@ -78,7 +78,7 @@ async function live(way: Way): Promise<void> {
   assert.equal(await again.stop(), 0, again.stderr());
 
   const verified = await way.run(["verify", "--json", store]);
-  assert.equal(verified.code, 0, verified.stdout);
+  assert.equal(verified.code, 0, verified.stdout + verified.stderr);
   const { records } = JSON.parse(verified.stdout) as { records: number };
   assert.equal(records, 2);
   const all = await way.run(["cat", store]);

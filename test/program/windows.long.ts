@@ -102,10 +102,7 @@ for (const [node, version] of nodes) {
       assert.deepEqual(await server.post(id), [200, undefined]);
       const second = await runs("--port", "0", "--store", store);
       assert.equal(second.code, 75, second.stderr);
-      assert.ok(
-        second.stderr.includes(`has it open: ${store}.lock is locked`),
-        second.stderr
-      );
+      assert.match(second.stderr, /has it open/);
       assert.equal(await server.end("SIGBREAK"), 0, server.stderr());
       assert.match(server.stderr(), /"msg":"draining: SIGBREAK"/);
       assert.deepEqual(journalsIn(dirname(path)), [
