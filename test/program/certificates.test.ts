@@ -172,7 +172,7 @@ for (const where of [[], ["--socket", "s"]]) {
       };
       const server = await start({ cwd, env, args: where });
       await server.until(
-        () => server.stdout().includes('-d "'),
+        () => server.stdout().includes("-d '"),
         "it printed the line"
       );
       const [, line = ""] = server.stdout().split("\n\n");

@@ -171,9 +171,9 @@ test(
     for (const [where, found] of [
       [
         join(folder, "s"),
-        /^ {2}curl --unix-socket "PATH" "http:\/\/localhost\/plants" /m
+        /^ {2}curl --unix-socket 'PATH' 'http:\/\/localhost\/plants' /m
       ],
-      ["127.0.0.1", /^ {2}curl "http:\/\/127\.0\.0\.1:\d+\/plants" /m]
+      ["127.0.0.1", /^ {2}curl 'http:\/\/127\.0\.0\.1:\d+\/plants' /m]
     ] as const) {
       const outcome = await handed(where, {
         folder,

@@ -35,7 +35,7 @@ const fernAnswer = '{"name":"Fern","tag":"shade"}\n 200';
 /** Pastes the curl line that the program printed into a shell, as an operator would. */
 async function paste(server: Running): Promise<string> {
   await server.until(
-    () => server.stdout().includes('-d "'),
+    () => server.stdout().includes("-d '"),
     "it printed the line"
   );
   const line = `${server.stdout().split("\n\n")[1]?.trim()} -sS -w ' %{http_code}'`;
@@ -51,7 +51,7 @@ test(
     const env = { PLANTS_TOKEN: undefined };
     const server = await start({ env });
     assert.equal(await paste(server), fernAnswer);
-    const bearer = /Bearer ([\w-]{43})"/.exec(server.stdout())?.[1] ?? "";
+    const bearer = /Bearer ([\w-]{43})'/.exec(server.stdout())?.[1] ?? "";
     assert.equal(await server.end(), 0);
     assert.equal(server.stdout().split(bearer).length, 2);
     assert.equal(server.stderr(), "");
@@ -71,8 +71,8 @@ test(
   "the curl line works on a Unix socket and with a base path, with odd characters",
   { timeout },
   async () => {
-    const socket = join(socketFolder(), "s'o'c k&et");
-    const args = ["--socket", socket, "--base-path", "/a&b(c)"];
+    const socket = join(socketFolder(), "s'o'c k&et $x");
+    const args = ["--socket", socket, "--base-path", "/a&b($c)"];
     const server = await start({ args, env: { PLANTS_TOKEN: "" } });
     assert.equal(await paste(server), fernAnswer);
     assert.equal(

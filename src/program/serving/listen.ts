@@ -5,6 +5,7 @@ import type { ListenOptions, Server } from "node:net";
 import { dirname } from "node:path";
 import { ExitError, messageOf } from "../../failure.ts";
 import { mayListenOn } from "../../journal/sockets.ts";
+import { isWindows } from "../../system.ts";
 import type { Log } from "../host.ts";
 import { adminForm, type Config } from "../settings.ts";
 
@@ -130,15 +131,25 @@ export function announcement(
   // Nothing tells the path of an inherited socket.
   const path = isInherited ? "PATH" : socket;
 
-  // A line that can be pasted into a shell, or cmd.exe: both know these quotation marks.
+  // A line that can be pasted into a shell, whatever the paths are.
   const isUnix = base.startsWith("unix:");
-  const option = isUnix ? `--unix-socket "${path}" ` : "";
-  const trust = tlsCert && `--cacert "${tlsCert}" `;
+  const option = isUnix ? `--unix-socket ${asWord(path)} ` : "";
+  const trust = tlsCert && `--cacert ${asWord(tlsCert)} `;
   const scheme = tlsCert === "" ? "http" : "https";
   const origin = isUnix ? `${scheme}://localhost` : base;
+  const url = asWord(`${origin}${basePath}/plants`);
+  const authorization = asWord(`Authorization: Bearer ${generatedToken}`);
+  const type = asWord("Content-Type: application/json");
+  const plant = asWord('{"id":1,"name":"Fern","tag":"shade"}');
   return `${first}
 No token is configured: this one was generated, and ends with this process.
 
-  curl ${option}${trust}"${origin}${basePath}/plants" -H "Authorization: Bearer ${generatedToken}" -H "Content-Type: application/json" -d "{\\"id\\":1,\\"name\\":\\"Fern\\",\\"tag\\":\\"shade\\"}"
+  curl ${option}${trust}${url} -H ${authorization} -H ${type} -d ${plant}
 `;
 }
+
+/** Quotation mark of a shell or of cmd.exe, and what stands for it within a word. */
+const [mark, escaped] = isWindows ? ['"', '\\"'] : ["'", "'\\''"];
+
+/** Quotes a text as one word. */
+const asWord = (text: string) => mark + text.replaceAll(mark, escaped) + mark;
