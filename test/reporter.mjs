@@ -1,7 +1,8 @@
 /**
  * Reports tests to a person, whatever the version of Node: a dot for 25 tests that end, a line for
  * each tenth of the files, each failure with its output and the titles above it, the skipped tests
- * by their reason, and Node's closing counts. A test that passes has no line. `npm test -- --test-reporter=spec` shows each one.
+ * by their reason, and Node's closing counts. A test that passes has no line.
+ * `npm test -- --test-reporter=spec` shows each one.
  */
 import { relative } from "node:path";
 import { inspect } from "node:util";
