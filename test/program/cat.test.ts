@@ -19,9 +19,7 @@ import {
   temporaryFolder
 } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
-import { seconds } from "../support/until.ts";
 
-const timeout = seconds(60);
 const noJq = missing(["jq", "--version"]);
 const plants = [
   '{"id":9223372036854775807,"name":"Färn \\u0000\\"","tag":"shade"}',
@@ -79,7 +77,7 @@ for (const [says, args, files, stdout, code, stderr] of [
     )
   ]
 ] as const) {
-  test(`cat ${says}`, { timeout }, async () => {
+  test(`cat ${says}`, async () => {
     const cwd = temporaryFolder();
     for (const [name, text] of Object.entries(files))
       writeFileSync(join(cwd, name), text);
@@ -136,7 +134,7 @@ for (const [says, input, stdout, damage] of [
     [offset, noRecord, 1]
   ]
 ] as const) {
-  test(`cat - reads ${says}`, { timeout }, async () => {
+  test(`cat - reads ${says}`, async () => {
     const found = await run(["cat", "-"], {}, temporaryFolder(), input);
     const [place, reason, badLines] = damage ?? [];
     assert.equal(found.code, damage ? 65 : 0);
@@ -150,7 +148,7 @@ for (const [says, input, stdout, damage] of [
   });
 }
 
-test("the recipe for a compressed journal verifies it", { timeout }, () => {
+test("the recipe for a compressed journal verifies it", () => {
   const cwd = temporaryFolder();
   symlinkSync(join(root, "dist"), join(cwd, "dist"));
   const compressed = gzipSync(whole);
@@ -171,75 +169,67 @@ test("the recipe for a compressed journal verifies it", { timeout }, () => {
   }
 });
 
-test(
-  "cat ends quietly, without reading on, when its reader has gone",
-  { timeout },
-  async () => {
-    const cwd = temporaryFolder();
-    let text = header;
-    for (let seq = 1; seq <= 20_000; seq++)
-      text += record(seq, text.length, '{"id":1,"name":"x"}');
-    // Neither the damage at its end is met, nor the next file, which is missing.
-    writeFileSync(join(cwd, "damaged"), `${text}x\n`);
-    const child = spawn(process.execPath, [program, "cat", "damaged", "none"], {
-      cwd,
-      env: cleanEnvironment({})
-    });
-    child.stdout.once("data", () => child.stdout.destroy());
-    const running = runningOf(child);
-    assert.equal(await running.ended, 0);
-    assert.equal(running.stderr(), "");
-    const { code: damaged, stdout } = await run(["cat", "damaged"], {}, cwd);
-    assert.equal(damaged, 65, "the control");
-    assert.equal(stdout, '{"id":1,"name":"x"}\n'.repeat(20_000), "the control");
-  }
-);
+test("cat ends quietly, without reading on, when its reader has gone", async () => {
+  const cwd = temporaryFolder();
+  let text = header;
+  for (let seq = 1; seq <= 20_000; seq++)
+    text += record(seq, text.length, '{"id":1,"name":"x"}');
+  // Neither the damage at its end is met, nor the next file, which is missing.
+  writeFileSync(join(cwd, "damaged"), `${text}x\n`);
+  const child = spawn(process.execPath, [program, "cat", "damaged", "none"], {
+    cwd,
+    env: cleanEnvironment({})
+  });
+  child.stdout.once("data", () => child.stdout.destroy());
+  const running = runningOf(child);
+  assert.equal(await running.ended, 0);
+  assert.equal(running.stderr(), "");
+  const { code: damaged, stdout } = await run(["cat", "damaged"], {}, cwd);
+  assert.equal(damaged, 65, "the control");
+  assert.equal(stdout, '{"id":1,"name":"x"}\n'.repeat(20_000), "the control");
+});
 
-test(
-  "the access log says in which record of which file a plant is, also after a rotation",
-  { timeout },
-  async () => {
-    const cwd = temporaryFolder();
-    const server = await start({ cwd, args: ["--log-requests"] });
-    const path = join(cwd, "plants.ndjson");
-    const keyed = plant.replace("\r\n", "\r\nIdempotency-Key: k\r\n");
-    for (const request of [plant, keyed, keyed])
-      assert.equal((await ask(server, request))[0]?.status, 200);
-    renameSync(path, join(cwd, "old"));
-    await hangUp(server, "now writing to");
-    assert.equal((await ask(server, plant))[0]?.status, 200);
-    await server.end();
-    // A container's log has both outputs.
-    const log =
-      server.stdout() +
-      server
-        .events()
-        .map((event) => JSON.stringify(event))
-        .join("\n");
-    const { stdout } = spawnSync(
-      "sh",
-      ["-c", recipeOf("readable").replace(" log", " -")],
-      { encoding: "utf8", input: log }
+test("the access log says in which record of which file a plant is, also after a rotation", async () => {
+  const cwd = temporaryFolder();
+  const server = await start({ cwd, args: ["--log-requests"] });
+  const path = join(cwd, "plants.ndjson");
+  const keyed = plant.replace("\r\n", "\r\nIdempotency-Key: k\r\n");
+  for (const request of [plant, keyed, keyed])
+    assert.equal((await ask(server, request))[0]?.status, 200);
+  renameSync(path, join(cwd, "old"));
+  await hangUp(server, "now writing to");
+  assert.equal((await ask(server, plant))[0]?.status, 200);
+  await server.end();
+  // A container's log has both outputs.
+  const log =
+    server.stdout() +
+    server
+      .events()
+      .map((event) => JSON.stringify(event))
+      .join("\n");
+  const { stdout } = spawnSync(
+    "sh",
+    ["-c", recipeOf("readable").replace(" log", " -")],
+    { encoding: "utf8", input: log }
+  );
+  if (noJq === false)
+    assert.match(
+      stdout,
+      /^plant-store listening.*\n\d{4}-\d\d-\d\dT[\d:]+Z 30 serving http:.*\n/
     );
-    if (noJq === false)
-      assert.match(
-        stdout,
-        /^plant-store listening.*\n\d{4}-\d\d-\d\dT[\d:]+Z 30 serving http:.*\n/
-      );
-    const fileOf = (name: string) =>
-      /"file":"(.*?)"/.exec(readFileSync(join(cwd, name), "utf8"))?.[1];
-    const old = fileOf("old");
-    const file = fileOf("plants.ndjson");
-    assert.notEqual(old, file);
-    const lines = server.events().filter(({ res }) => res !== undefined);
-    assert.deepEqual(
-      lines.map((line) => [line["seq"], line["file"], line["replayed"]]),
-      [
-        [1, old, undefined],
-        [2, old, undefined],
-        [undefined, undefined, true],
-        [1, file, undefined]
-      ]
-    );
-  }
-);
+  const fileOf = (name: string) =>
+    /"file":"(.*?)"/.exec(readFileSync(join(cwd, name), "utf8"))?.[1];
+  const old = fileOf("old");
+  const file = fileOf("plants.ndjson");
+  assert.notEqual(old, file);
+  const lines = server.events().filter(({ res }) => res !== undefined);
+  assert.deepEqual(
+    lines.map((line) => [line["seq"], line["file"], line["replayed"]]),
+    [
+      [1, old, undefined],
+      [2, old, undefined],
+      [undefined, undefined, true],
+      [1, file, undefined]
+    ]
+  );
+});

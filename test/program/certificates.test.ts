@@ -19,7 +19,7 @@ import { connect, type ConnectionOptions, type TLSSocket } from "node:tls";
 import { promisify } from "node:util";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { run, start } from "../support/in-process.ts";
-import { hangUp, metricsOf, post, timeout } from "../support/operator.ts";
+import { hangUp, metricsOf, post } from "../support/operator.ts";
 import { plant } from "../support/requests.ts";
 import { exchange } from "../support/exchange.ts";
 import {
@@ -90,101 +90,89 @@ async function shown(port: number): Promise<string | undefined> {
 const ask = (port: number, agent: Agent, bearer = token) =>
   post({ port, agent, ca, protocol: "https:" } as RequestOptions, bearer);
 
-test(
-  "with a certificate and its key it serves https, TLS 1.2 and 1.3 and no older",
-  { timeout },
-  async () => {
-    const cwd = folderWith("a");
-    const server = await start({ cwd, args });
-    assert.equal(
-      server.stdout(),
-      `plant-store listening on https://127.0.0.1:${server.port}\n`
-    );
-    const agent = new Agent();
-    assert.equal(await ask(server.port, agent), 200);
-    agent.destroy();
-    for (const version of ["TLSv1.2", "TLSv1.3"] as const) {
-      const client = await handshake(server.port, {
-        minVersion: version,
-        maxVersion: version
-      });
-      assert.equal(client.getProtocol(), version);
-      client.destroy();
-    }
-    await assert.rejects(handshake(server.port, old));
-    assert.deepEqual(
-      await exchange(server.port, plant),
-      [],
-      "a client without TLS gets no response"
-    );
-    assert.equal(await server.end(), 0);
-    assert.match(
-      server.stderr(),
-      /^.*handshake failed: unsupported protocol\n.*handshake failed: http request\n?$/
-    );
+test("with a certificate and its key it serves https, TLS 1.2 and 1.3 and no older", async () => {
+  const cwd = folderWith("a");
+  const server = await start({ cwd, args });
+  assert.equal(
+    server.stdout(),
+    `plant-store listening on https://127.0.0.1:${server.port}\n`
+  );
+  const agent = new Agent();
+  assert.equal(await ask(server.port, agent), 200);
+  agent.destroy();
+  for (const version of ["TLSv1.2", "TLSv1.3"] as const) {
+    const client = await handshake(server.port, {
+      minVersion: version,
+      maxVersion: version
+    });
+    assert.equal(client.getProtocol(), version);
+    client.destroy();
   }
-);
+  await assert.rejects(handshake(server.port, old));
+  assert.deepEqual(
+    await exchange(server.port, plant),
+    [],
+    "a client without TLS gets no response"
+  );
+  assert.equal(await server.end(), 0);
+  assert.match(
+    server.stderr(),
+    /^.*handshake failed: unsupported protocol\n.*handshake failed: http request\n?$/
+  );
+});
 
-test(
-  "an inherited NODE_OPTIONS allows no TLS before 1.2, also after a reload",
-  { timeout },
-  async () => {
-    const cwd = folderWith("a");
-    const env = {
-      NODE_OPTIONS: "--tls-min-v1.0 --tls-cipher-list=DEFAULT:@SECLEVEL=0"
-    };
-    const bare = join(cwd, "bare.cjs");
-    writeFileSync(
-      bare,
-      `const { readFileSync } = require("node:fs");
+test("an inherited NODE_OPTIONS allows no TLS before 1.2, also after a reload", async () => {
+  const cwd = folderWith("a");
+  const env = {
+    NODE_OPTIONS: "--tls-min-v1.0 --tls-cipher-list=DEFAULT:@SECLEVEL=0"
+  };
+  const bare = join(cwd, "bare.cjs");
+  writeFileSync(
+    bare,
+    `const { readFileSync } = require("node:fs");
       const pair = { cert: readFileSync("crt"), key: readFileSync("key") };
       const server = require("node:https").createServer(pair);
       server.listen(0, "127.0.0.1", () => {
         console.log("https://127.0.0.1:" + server.address().port);
         console.error(JSON.stringify({ level: 30, msg: "serving as a control" }));
       });`
-    );
-    const control = await startProcess({ cwd, env, program: bare });
-    const client = await handshake(control.port, old);
-    assert.equal(client.getProtocol(), "TLSv1.1", "the control");
-    client.destroy();
+  );
+  const control = await startProcess({ cwd, env, program: bare });
+  const client = await handshake(control.port, old);
+  assert.equal(client.getProtocol(), "TLSv1.1", "the control");
+  client.destroy();
 
-    const server = await startProcess({ cwd, env, args });
-    await assert.rejects(handshake(server.port, old));
-    put(cwd, "b");
-    await hangUp(server, "certificate and key reloaded");
-    assert.equal(await shown(server.port), "b");
-    await assert.rejects(handshake(server.port, old));
-    assert.equal(await server.end(), 0);
-  }
-);
+  const server = await startProcess({ cwd, env, args });
+  await assert.rejects(handshake(server.port, old));
+  put(cwd, "b");
+  await hangUp(server, "certificate and key reloaded");
+  assert.equal(await shown(server.port), "b");
+  await assert.rejects(handshake(server.port, old));
+  assert.equal(await server.end(), 0);
+});
 
 for (const where of [[], ["--socket", "s"]]) {
-  test(
-    `the variables do the same, and the curl line trusts the certificate ${where.join(" ")}`,
-    { timeout },
-    async () => {
-      const cwd = folderWith("a");
-      const env = {
-        PLANTS_TLS_CERT: "crt",
-        PLANTS_TLS_KEY: "key",
-        PLANTS_TOKEN: ""
-      };
-      const server = await start({ cwd, env, args: where });
-      await server.until(
-        () => server.stdout().includes("-d '"),
-        "it printed the line"
-      );
-      const [, line = ""] = server.stdout().split("\n\n");
-      const answer = await promisify(execFile)(
-        "sh",
-        ["-c", `${line.trim()} -sS`],
-        { cwd, env: cleanEnvironment() }
-      );
-      assert.equal(answer.stdout, '{"name":"Fern","tag":"shade"}\n');
-      assert.equal(await server.end(), 0);
-    }
-  );
+  test(`the variables do the same, and the curl line trusts the certificate ${where.join(" ")}`, async () => {
+    const cwd = folderWith("a");
+    const env = {
+      PLANTS_TLS_CERT: "crt",
+      PLANTS_TLS_KEY: "key",
+      PLANTS_TOKEN: ""
+    };
+    const server = await start({ cwd, env, args: where });
+    await server.until(
+      () => server.stdout().includes("-d '"),
+      "it printed the line"
+    );
+    const [, line = ""] = server.stdout().split("\n\n");
+    const answer = await promisify(execFile)(
+      "sh",
+      ["-c", `${line.trim()} -sS`],
+      { cwd, env: cleanEnvironment() }
+    );
+    assert.equal(answer.stdout, '{"name":"Fern","tag":"shade"}\n');
+    assert.equal(await server.end(), 0);
+  });
 }
 
 const refused: readonly (readonly [
@@ -243,103 +231,91 @@ const refused: readonly (readonly [
   ]
 ];
 for (const [says, change, message] of refused) {
-  test(
-    `${says} is refused at the start with 78, and at SIGHUP the old pair stays`,
-    { timeout },
-    async () => {
-      const cwd = folderWith("a");
-      const server = await start({ cwd, args });
-      put(cwd, "b");
-      change(cwd);
-      const { code, stdout, stderr } = await run(
-        ["--port", "0", "--store", "x", ...args],
-        {},
-        cwd
-      );
-      assert.equal(code, 78);
-      assert.equal(stdout, "");
-      assert.match(stderr, message);
-      const withoutCode = stderr.replace(/ERR_\w+/, "");
-      assert.doesNotMatch(withoutCode, /BEGIN|[\w+/]{40}/);
-      assert.ok(!readdirSync(cwd).includes("x"), "no journal is made");
-      await hangUp(server, "the old certificate and key stay");
-      assert.match(server.stderr(), message);
-      assert.equal(await shown(server.port), "a");
-      chmodSync(join(cwd, "crt"), 0o644);
-      put(cwd, "b");
-      await hangUp(server, "certificate and key reloaded");
-      assert.equal(await shown(server.port), "b");
-      assert.equal(await server.end(), 0);
-    }
-  );
+  test(`${says} is refused at the start with 78, and at SIGHUP the old pair stays`, async () => {
+    const cwd = folderWith("a");
+    const server = await start({ cwd, args });
+    put(cwd, "b");
+    change(cwd);
+    const { code, stdout, stderr } = await run(
+      ["--port", "0", "--store", "x", ...args],
+      {},
+      cwd
+    );
+    assert.equal(code, 78);
+    assert.equal(stdout, "");
+    assert.match(stderr, message);
+    const withoutCode = stderr.replace(/ERR_\w+/, "");
+    assert.doesNotMatch(withoutCode, /BEGIN|[\w+/]{40}/);
+    assert.ok(!readdirSync(cwd).includes("x"), "no journal is made");
+    await hangUp(server, "the old certificate and key stay");
+    assert.match(server.stderr(), message);
+    assert.equal(await shown(server.port), "a");
+    chmodSync(join(cwd, "crt"), 0o644);
+    put(cwd, "b");
+    await hangUp(server, "certificate and key reloaded");
+    assert.equal(await shown(server.port), "b");
+    assert.equal(await server.end(), 0);
+  });
 }
 
-test(
-  "a key that others can read is served, with one warning",
-  { timeout },
-  async () => {
-    const cwd = folderWith("a");
-    chmodSync(join(cwd, "key"), 0o644);
-    const server = await start({ cwd, args });
-    for (const times of [1, 2]) await hangUp(server, "reloaded", times);
-    assert.equal(await server.end(), 0);
-    const warnings = server
-      .stderr()
-      .split("\n")
-      .filter((line) => line.includes("can read"));
-    assert.deepEqual(warnings, [
-      "plant-store: TLS key key: others can read it, mode 644"
-    ]);
-  }
-);
+test("a key that others can read is served, with one warning", async () => {
+  const cwd = folderWith("a");
+  chmodSync(join(cwd, "key"), 0o644);
+  const server = await start({ cwd, args });
+  for (const times of [1, 2]) await hangUp(server, "reloaded", times);
+  assert.equal(await server.end(), 0);
+  const warnings = server
+    .stderr()
+    .split("\n")
+    .filter((line) => line.includes("can read"));
+  assert.deepEqual(warnings, [
+    "plant-store: TLS key key: others can read it, mode 644"
+  ]);
+});
 
-test(
-  "the end of the certificate is logged, and is a metric",
-  { timeout },
-  async () => {
-    const cwd = folderWith("soon");
-    const server = await start({ cwd, args: [...args, "--admin", "0"] });
-    const scraped = async (): Promise<number> =>
-      (await metricsOf(server)).get(
-        "plant_store_tls_not_after_timestamp_seconds"
-      ) ?? 0;
-    const inDays =
-      (days: number) =>
-      (seconds: number): boolean =>
-        Math.abs(seconds - Date.now() / 1_000 - days * 86_400) < 3_600;
-    assert.ok(inDays(29)(await scraped()));
-    put(cwd, "later");
-    await hangUp(server, "certificate and key reloaded");
-    assert.ok(inDays(33)(await scraped()));
-    const client = await handshake(server.port, { rejectUnauthorized: false });
-    client.resume().end(plant);
-    await once(client, "close");
-    let read = 0;
-    await until("its bytes are counted", async () => {
-      const name = "plant_store_http_received_bytes_total";
-      read = (await metricsOf(server)).get(name) ?? 0;
-      return read > 0;
-    });
-    assert.ok(
-      read > plant.length,
-      "the bytes on the wire are counted, the handshake included"
+test("the end of the certificate is logged, and is a metric", async () => {
+  const cwd = folderWith("soon");
+  const server = await start({ cwd, args: [...args, "--admin", "0"] });
+  const scraped = async (): Promise<number> =>
+    (await metricsOf(server)).get(
+      "plant_store_tls_not_after_timestamp_seconds"
+    ) ?? 0;
+  const inDays =
+    (days: number) =>
+    (seconds: number): boolean =>
+      Math.abs(seconds - Date.now() / 1_000 - days * 86_400) < 3_600;
+  assert.ok(inDays(29)(await scraped()));
+  put(cwd, "later");
+  await hangUp(server, "certificate and key reloaded");
+  assert.ok(inDays(33)(await scraped()));
+  const client = await handshake(server.port, { rejectUnauthorized: false });
+  client.resume().end(plant);
+  await once(client, "close");
+  let read = 0;
+  await until("its bytes are counted", async () => {
+    const name = "plant_store_http_received_bytes_total";
+    read = (await metricsOf(server)).get(name) ?? 0;
+    return read > 0;
+  });
+  assert.ok(
+    read > plant.length,
+    "the bytes on the wire are counted, the handshake included"
+  );
+  assert.equal(await server.end(), 0);
+  const ends = server
+    .events()
+    .flatMap(({ notAfter, msg }) =>
+      typeof notAfter === "string" &&
+      msg.endsWith(`, certificate until ${notAfter}`)
+        ? [notAfter]
+        : []
     );
-    assert.equal(await server.end(), 0);
-    const ends = server
-      .events()
-      .flatMap(({ notAfter, msg }) =>
-        typeof notAfter === "string" &&
-        msg.endsWith(`, certificate until ${notAfter}`)
-          ? [notAfter]
-          : []
-      );
-    assert.equal(ends.length, 2, "at the start and at the reload");
-    assert.ok(
-      inDays(29)(Date.parse(ends[0] ?? "") / 1_000) &&
-        inDays(33)(Date.parse(ends[1] ?? "") / 1_000)
-    );
-  }
-);
+  assert.equal(ends.length, 2, "at the start and at the reload");
+  assert.ok(
+    inDays(29)(Date.parse(ends[0] ?? "") / 1_000) &&
+      inDays(33)(Date.parse(ends[1] ?? "") / 1_000)
+  );
+});
 
 /** How many descriptors a process has open. */
 const descriptors = (server: RunningProcess): number =>
@@ -347,7 +323,7 @@ const descriptors = (server: RunningProcess): number =>
 
 test(
   "SIGHUP under load, with other certificates and tokens each time, fails no request",
-  { timeout, skip: process.platform === "linux" ? false : "there is no /proc" },
+  { skip: process.platform === "linux" ? false : "there is no /proc" },
   async () => {
     const rounds = Number(process.env["PLANT_TEST_RELOADS"] ?? 3);
     const cwd = folderWith("a");
@@ -421,41 +397,37 @@ const outer = addresses.find(
   ({ family, internal }) => family === "IPv4" && !internal
 )?.address;
 
-test(
-  "a server beyond loopback without TLS warns once",
-  { timeout },
-  async () => {
-    const warning =
-      /^plant-store: listens beyond loopback without TLS: .*\(RFC 6750, 5\.3\)\n$/;
-    for (const host of ["0.0.0.0", ...(outer === undefined ? [] : [outer])]) {
-      const open = await start({ args: ["--host", host] });
-      const secured = await start({
-        cwd: folderWith("a"),
-        args: ["--host", host, ...args]
-      });
-      assert.equal(await open.end(), 0);
-      assert.equal(await secured.end(), 0);
-      assert.match(open.stderr(), warning);
-      assert.equal(secured.stderr(), "");
-    }
-    const mapped = hasIpv6
-      ? [
-          ["--host", "::ffff:127.0.0.1"],
-          ["--host", "::1"]
-        ]
-      : [];
-    for (const near of [
-      ["--host", "localhost"],
-      ["--host", "127.0.0.2"],
-      ["--socket", "s"],
-      ...mapped
-    ]) {
-      const server = await start({ args: near });
-      assert.equal(await server.end(), 0);
-      assert.equal(server.stderr(), "", near.join(" "));
-    }
+test("a server beyond loopback without TLS warns once", async () => {
+  const warning =
+    /^plant-store: listens beyond loopback without TLS: .*\(RFC 6750, 5\.3\)\n$/;
+  for (const host of ["0.0.0.0", ...(outer === undefined ? [] : [outer])]) {
+    const open = await start({ args: ["--host", host] });
+    const secured = await start({
+      cwd: folderWith("a"),
+      args: ["--host", host, ...args]
+    });
+    assert.equal(await open.end(), 0);
+    assert.equal(await secured.end(), 0);
+    assert.match(open.stderr(), warning);
+    assert.equal(secured.stderr(), "");
   }
-);
+  const mapped = hasIpv6
+    ? [
+        ["--host", "::ffff:127.0.0.1"],
+        ["--host", "::1"]
+      ]
+    : [];
+  for (const near of [
+    ["--host", "localhost"],
+    ["--host", "127.0.0.2"],
+    ["--socket", "s"],
+    ...mapped
+  ]) {
+    const server = await start({ args: near });
+    assert.equal(await server.end(), 0);
+    assert.equal(server.stderr(), "", near.join(" "));
+  }
+});
 
 /** Waits until so many handshakes are counted as failed. */
 async function failed(server: Running, count: number): Promise<void> {
@@ -481,47 +453,39 @@ const failing: readonly (readonly [
 ];
 
 for (const [says, options, reason] of failing) {
-  test(
-    `a client that ${says} is logged with its address and OpenSSL's reason, and counted`,
-    { timeout },
-    async () => {
-      const server = await start({
-        cwd: folderWith("a"),
-        args: [...args, "--admin", "0", "--max-failed-lines", "1"]
-      });
-      for (let times = 1; times <= 2; times++) {
-        const client =
-          options === undefined
-            ? connectPlain(server.port, "127.0.0.1").end(plant)
-            : connect({ port: server.port, host: "127.0.0.1", ca, ...options });
-        client.on("error", () => undefined).resume();
-        await new Promise((resolve) => client.once("close", resolve));
-      }
-      await failed(server, 2);
-      await server.end();
-      const lines = server
-        .events()
-        .filter(({ msg }) => /^the TLS handshake failed/.test(msg));
-      assert.equal(lines.length, 1, "within --max-failed-lines");
-      const [{ msg = "", level = 0, req } = {}] = lines;
-      assert.match(msg.replace("the TLS handshake failed: ", ""), reason);
-      assert.equal(level, 40);
-      assert.equal(req?.remoteAddress, "127.0.0.1");
-    }
-  );
-}
-
-test(
-  "a client that goes away during its handshake is counted, and not logged",
-  { timeout },
-  async () => {
+  test(`a client that ${says} is logged with its address and OpenSSL's reason, and counted`, async () => {
     const server = await start({
       cwd: folderWith("a"),
-      args: [...args, "--admin", "0"]
+      args: [...args, "--admin", "0", "--max-failed-lines", "1"]
     });
-    connectPlain(server.port, "127.0.0.1").end();
-    await failed(server, 1);
+    for (let times = 1; times <= 2; times++) {
+      const client =
+        options === undefined
+          ? connectPlain(server.port, "127.0.0.1").end(plant)
+          : connect({ port: server.port, host: "127.0.0.1", ca, ...options });
+      client.on("error", () => undefined).resume();
+      await new Promise((resolve) => client.once("close", resolve));
+    }
+    await failed(server, 2);
     await server.end();
-    assert.doesNotMatch(server.stderr(), /handshake/);
-  }
-);
+    const lines = server
+      .events()
+      .filter(({ msg }) => /^the TLS handshake failed/.test(msg));
+    assert.equal(lines.length, 1, "within --max-failed-lines");
+    const [{ msg = "", level = 0, req } = {}] = lines;
+    assert.match(msg.replace("the TLS handshake failed: ", ""), reason);
+    assert.equal(level, 40);
+    assert.equal(req?.remoteAddress, "127.0.0.1");
+  });
+}
+
+test("a client that goes away during its handshake is counted, and not logged", async () => {
+  const server = await start({
+    cwd: folderWith("a"),
+    args: [...args, "--admin", "0"]
+  });
+  connectPlain(server.port, "127.0.0.1").end();
+  await failed(server, 1);
+  await server.end();
+  assert.doesNotMatch(server.stderr(), /handshake/);
+});

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { run, start } from "../support/in-process.ts";
 import { header } from "../support/journals.ts";
-import { post, timeout } from "../support/operator.ts";
+import { post } from "../support/operator.ts";
 import { listen } from "../support/serving.ts";
 import {
   cleanEnvironment,
@@ -107,7 +107,7 @@ for (const [host, address] of [
   const skip = isThere ? noPerl : `there is no ${host} here`;
   test(
     `an inherited port of ${host} is served, and stays open for the next process`,
-    { timeout, skip },
+    { skip },
     async () => {
       const outcome = await handed(host, { lives: 2 });
       for (const [life, signal] of [
@@ -132,7 +132,7 @@ for (const [host, address] of [
 
 test(
   "an inherited Unix socket is served, and not removed",
-  { timeout, skip: noPerl },
+  { skip: noPerl },
   async () => {
     const folder = socketFolder();
     const socketPath = join(folder, "s");
@@ -165,7 +165,7 @@ test(
 
 test(
   "the curl line for an inherited socket names that socket, whatever --socket is",
-  { timeout, skip: noPerl },
+  { skip: noPerl },
   async () => {
     const folder = socketFolder();
     for (const [where, found] of [
@@ -209,7 +209,7 @@ for (const [what, open] of [
 ] as const) {
   test(
     `${what} as the inherited descriptor ends with 78, which names LISTEN_FDS`,
-    { timeout, skip: noPerl },
+    { skip: noPerl },
     async () => {
       const child = spawn(
         "perl",
@@ -228,34 +228,30 @@ for (const [what, open] of [
   );
 }
 
-test(
-  "a taken port, public or of the admin listener, ends with 69 and is named",
-  { timeout },
-  async () => {
-    const taken = createServer();
-    await once(taken.listen(0, "127.0.0.1"), "listening");
-    const address = taken.address();
-    assert.ok(typeof address === "object" && address !== null);
-    for (const [port, admin, source] of [
-      [address.port, 0, "--host, --port"],
-      [0, address.port, "--admin"]
-    ] as const) {
-      const args = ["--port", `${port}`, "--admin", `${admin}`];
-      const { code, stdout, stderr } = await run(args, {}, temporaryFolder());
-      assert.equal(code, 69, "before anything is served");
-      assert.equal(stdout, "", "before anything is served");
-      assert.match(
-        stderr,
-        new RegExp(
-          `^plant-store: ${source}: cannot listen: .*in use 127\\.0\\.0\\.1:${address.port}\n$`
-        )
-      );
-    }
-    taken.close();
+test("a taken port, public or of the admin listener, ends with 69 and is named", async () => {
+  const taken = createServer();
+  await once(taken.listen(0, "127.0.0.1"), "listening");
+  const address = taken.address();
+  assert.ok(typeof address === "object" && address !== null);
+  for (const [port, admin, source] of [
+    [address.port, 0, "--host, --port"],
+    [0, address.port, "--admin"]
+  ] as const) {
+    const args = ["--port", `${port}`, "--admin", `${admin}`];
+    const { code, stdout, stderr } = await run(args, {}, temporaryFolder());
+    assert.equal(code, 69, "before anything is served");
+    assert.equal(stdout, "", "before anything is served");
+    assert.match(
+      stderr,
+      new RegExp(
+        `^plant-store: ${source}: cannot listen: .*in use 127\\.0\\.0\\.1:${address.port}\n$`
+      )
+    );
   }
-);
+  taken.close();
+});
 
-test("a socket that kill -9 left behind is replaced", { timeout }, async () => {
+test("a socket that kill -9 left behind is replaced", async () => {
   const socketPath = join(socketFolder(), "s");
   const args = ["--socket", socketPath];
   assert.equal(await (await startProcess({ args })).end("SIGKILL"), null);
@@ -266,7 +262,7 @@ test("a socket that kill -9 left behind is replaced", { timeout }, async () => {
   assert.ok(!existsSync(socketPath));
 });
 
-test("a socket that is served is not replaced", { timeout }, async () => {
+test("a socket that is served is not replaced", async () => {
   const socketPath = join(socketFolder(), "s");
   const args = ["--socket", socketPath];
   const server = await start({ args });
@@ -275,40 +271,32 @@ test("a socket that is served is not replaced", { timeout }, async () => {
   assert.equal(await server.end(), 0);
 });
 
-test(
-  "a file at the path of a socket is not replaced",
-  { timeout },
-  async () => {
-    const socketPath = join(socketFolder(), "s");
-    const args = ["--socket", socketPath];
-    writeFileSync(socketPath, "not a socket");
-    assert.equal((await run(args, {}, temporaryFolder())).code, 69);
-    assert.equal(readFileSync(socketPath, "utf8"), "not a socket");
-  }
-);
+test("a file at the path of a socket is not replaced", async () => {
+  const socketPath = join(socketFolder(), "s");
+  const args = ["--socket", socketPath];
+  writeFileSync(socketPath, "not a socket");
+  assert.equal((await run(args, {}, temporaryFolder())).code, 69);
+  assert.equal(readFileSync(socketPath, "utf8"), "not a socket");
+});
 
-test(
-  "a start that cannot listen leaves an empty journal, and an existing one as it was",
-  { timeout },
-  async () => {
-    const other = createServer();
-    const busy = String(await listen(other));
-    for (const at of [
-      ["--port", busy],
-      ["--host", "192.0.2.1", "--port", "0"],
-      ["--socket", join("nowhere", "s")],
-      ["--port", "0", "--admin", busy],
-      ["--port", "0", "--admin", join("nowhere", "s")]
-    ]) {
-      const cwd = temporaryFolder();
-      const { code, stderr } = await run(at, {}, cwd);
-      assert.equal(code, 69, stderr);
-      assert.match(stderr, /cannot listen: /);
-      assert.equal((await run(["verify", "plants.ndjson"], {}, cwd)).code, 0);
-      writeFileSync(join(cwd, "plants.ndjson"), header);
-      assert.equal((await run(at, {}, cwd)).code, 69);
-      assert.equal(readFileSync(join(cwd, "plants.ndjson"), "utf8"), header);
-    }
-    other.close();
+test("a start that cannot listen leaves an empty journal, and an existing one as it was", async () => {
+  const other = createServer();
+  const busy = String(await listen(other));
+  for (const at of [
+    ["--port", busy],
+    ["--host", "192.0.2.1", "--port", "0"],
+    ["--socket", join("nowhere", "s")],
+    ["--port", "0", "--admin", busy],
+    ["--port", "0", "--admin", join("nowhere", "s")]
+  ]) {
+    const cwd = temporaryFolder();
+    const { code, stderr } = await run(at, {}, cwd);
+    assert.equal(code, 69, stderr);
+    assert.match(stderr, /cannot listen: /);
+    assert.equal((await run(["verify", "plants.ndjson"], {}, cwd)).code, 0);
+    writeFileSync(join(cwd, "plants.ndjson"), header);
+    assert.equal((await run(at, {}, cwd)).code, 69);
+    assert.equal(readFileSync(join(cwd, "plants.ndjson"), "utf8"), header);
   }
-);
+  other.close();
+});

@@ -31,7 +31,6 @@ import {
   post,
   readyOf,
   statusOf,
-  timeout,
   underWay,
   withToken
 } from "../support/operator.ts";
@@ -64,43 +63,32 @@ test("a command with an internal error ends with 70", async () => {
   assert.equal(running.stderr(), "plant-store: internal error: boom\n");
 });
 
-test(
-  "a journal that is moved without a rotation ends the server with 503, also of /readyz, and exit code 74, and no SIGHUP rotates it",
-  { timeout },
-  async () => {
-    const cwd = temporaryFolder();
-    const server = await startWithAdmin({
-      cwd,
-      args: ["--rotation-timeout", "10"]
-    });
-    const socket = await underWay(server);
-    renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-    const [answer] = await ask(server);
-    assert.match(
-      `${answer?.status} ${answer?.body}`,
-      /^503 .* unknown whether/
-    );
-    await logged(server, "draining: the journal has failed");
-    assert.equal(await readyOf(server), "503 draining: the journal has failed");
-    assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
-    await hangUp(server, "not rotated: draining: the journal has failed");
-    assert.deepEqual(await finish(socket), [503]);
-    assert.equal(await server.ended, 74);
-    assert.match(
-      server.stderr(),
-      /^plant-store: .*plants\.ndjson: at offset \d+, the journal .*was renamed, /
-    );
-    const errors = server
-      .events()
-      .filter(({ level }) => level === 50)
-      .map(({ err, msg }) => err?.code ?? /was renamed/.test(msg));
-    assert.deepEqual(errors, [
-      catalogue.unknown[0],
-      true,
-      catalogue.unknown[0]
-    ]);
-  }
-);
+test("a journal that is moved without a rotation ends the server with 503, also of /readyz, and exit code 74, and no SIGHUP rotates it", async () => {
+  const cwd = temporaryFolder();
+  const server = await startWithAdmin({
+    cwd,
+    args: ["--rotation-timeout", "10"]
+  });
+  const socket = await underWay(server);
+  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+  const [answer] = await ask(server);
+  assert.match(`${answer?.status} ${answer?.body}`, /^503 .* unknown whether/);
+  await logged(server, "draining: the journal has failed");
+  assert.equal(await readyOf(server), "503 draining: the journal has failed");
+  assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
+  await hangUp(server, "not rotated: draining: the journal has failed");
+  assert.deepEqual(await finish(socket), [503]);
+  assert.equal(await server.ended, 74);
+  assert.match(
+    server.stderr(),
+    /^plant-store: .*plants\.ndjson: at offset \d+, the journal .*was renamed, /
+  );
+  const errors = server
+    .events()
+    .filter(({ level }) => level === 50)
+    .map(({ err, msg }) => err?.code ?? /was renamed/.test(msg));
+  assert.deepEqual(errors, [catalogue.unknown[0], true, catalogue.unknown[0]]);
+});
 
 test("a journal that fails while the program ends still makes the end 74", async () => {
   const cwd = temporaryFolder();
@@ -115,38 +103,34 @@ test("a journal that fails while the program ends still makes the end 74", async
   assert.equal(await answered, 503);
 });
 
-test(
-  "each part of a SIGHUP does its work, whatever becomes of the others",
-  { timeout },
-  async () => {
-    const cwd = temporaryFolder();
-    const path = join(cwd, "plants.ndjson");
-    const tokens = join(cwd, "tokens");
-    const write = (text: string): void =>
-      writeFileSync(tokens, text, { mode: 0o600 });
-    write(`alice ${tokenDigest("one")}\n`);
-    const server = await start({ cwd, args: ["--tokens", "tokens"] });
-    renameSync(path, `${path}.1`);
-    write("no digest\n");
-    await hangUp(server, "now writing to");
-    renameSync(path, `${path}.2`);
-    mkdirSync(path);
-    write(`alice ${tokenDigest("two")}\n`);
-    await hangUp(server, "still writing to the old file");
-    assert.equal(await statusOf(server, withToken("two")), 200);
-    assert.match(readFileSync(`${path}.2`, "utf8"), /"name":"Fern"/);
-    assert.equal(await server.end(), 0);
-    assert.match(
-      server.stderr(),
-      new RegExp(
-        "^plant-store: tokens file tokens: line 1: .*; the old " +
-          "tokens stay\nplant-store: rotated: now writing to .*/plants\\.ndjson\n" +
-          "plant-store: tokens reloaded: PLANTS_TOKEN, alice\n" +
-          "plant-store: .*plants\\.ndjson: is not a regular file; still writing to the old file\n$"
-      )
-    );
-  }
-);
+test("each part of a SIGHUP does its work, whatever becomes of the others", async () => {
+  const cwd = temporaryFolder();
+  const path = join(cwd, "plants.ndjson");
+  const tokens = join(cwd, "tokens");
+  const write = (text: string): void =>
+    writeFileSync(tokens, text, { mode: 0o600 });
+  write(`alice ${tokenDigest("one")}\n`);
+  const server = await start({ cwd, args: ["--tokens", "tokens"] });
+  renameSync(path, `${path}.1`);
+  write("no digest\n");
+  await hangUp(server, "now writing to");
+  renameSync(path, `${path}.2`);
+  mkdirSync(path);
+  write(`alice ${tokenDigest("two")}\n`);
+  await hangUp(server, "still writing to the old file");
+  assert.equal(await statusOf(server, withToken("two")), 200);
+  assert.match(readFileSync(`${path}.2`, "utf8"), /"name":"Fern"/);
+  assert.equal(await server.end(), 0);
+  assert.match(
+    server.stderr(),
+    new RegExp(
+      "^plant-store: tokens file tokens: line 1: .*; the old " +
+        "tokens stay\nplant-store: rotated: now writing to .*/plants\\.ndjson\n" +
+        "plant-store: tokens reloaded: PLANTS_TOKEN, alice\n" +
+        "plant-store: .*plants\\.ndjson: is not a regular file; still writing to the old file\n$"
+    )
+  );
+});
 
 test("a SIGHUP does not take a deleted journal for a renamed one", async () => {
   const cwd = temporaryFolder();
@@ -272,7 +256,7 @@ function startLimited(cwd: string, bytes: number): RunningProcess {
 
 test(
   "a start without space for a repair waits for space, with one line in the log, until a signal",
-  { timeout, skip: noLimits },
+  { skip: noLimits },
   async () => {
     const cwd = temporaryFolder();
     const torn = '{"seq":2,';
@@ -306,7 +290,7 @@ test(
 
 test(
   "a rotation without space is tried again by itself",
-  { timeout, skip: noLimits },
+  { skip: noLimits },
   async () => {
     const cwd = temporaryFolder();
     const path = join(cwd, "plants.ndjson");

@@ -19,7 +19,7 @@ import {
 } from "../support/support.ts";
 import { certify, missing } from "../support/tools.ts";
 
-const options = { skip: missing(["nginx", "-v"]), timeout: 60_000 };
+const options = { skip: missing(["nginx", "-v"]) };
 
 /** Starts nginx by the recipe in front of a server, with some of its texts replaced. */
 async function startNginx(

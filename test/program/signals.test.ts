@@ -68,20 +68,16 @@ async function signal(server: Running, name: NodeJS.Signals): Promise<void> {
 }
 
 for (const name of ["SIGINT", "SIGTERM"] as const) {
-  test(
-    `${name} again within a second is a repetition: the response in progress still comes`,
-    { timeout },
-    async (t) => {
-      const server = await start();
-      const socket = await underWay(server);
-      for (const millis of [0, 0, 999]) {
-        t.mock.method(performance, "now", () => millis);
-        server.signal(name);
-      }
-      assert.deepEqual(await finish(socket), [200]);
-      assert.equal(await server.end(name), 0, server.stderr());
+  test(`${name} again within a second is a repetition: the response in progress still comes`, async (t) => {
+    const server = await start();
+    const socket = await underWay(server);
+    for (const millis of [0, 0, 999]) {
+      t.mock.method(performance, "now", () => millis);
+      server.signal(name);
     }
-  );
+    assert.deepEqual(await finish(socket), [200]);
+    assert.equal(await server.end(name), 0, server.stderr());
+  });
 
   for (const [first, when] of [
     [name, "a second later"],
@@ -89,24 +85,20 @@ for (const name of ["SIGINT", "SIGTERM"] as const) {
     ["SIGINT", "at once"]
   ] as const) {
     if (first === name && when === "at once") continue;
-    test(
-      `${name} ${when} after ${first} ends at once: the response in progress is lost`,
-      { timeout },
-      async () => {
-        // Not by the deadline, which ends with 69, too.
-        const args = ["--drain-timeout", "600000"];
-        const server = await startProcess({
-          args,
-          nodeArgs: preload(stoppedClock(1_000))
-        });
-        const socket = await underWay(server);
-        await signal(server, first);
-        if (when !== "at once") await signal(server, "SIGUSR2");
-        const answers = readAnswers(socket, 1);
-        assert.equal(await server.end(name), 69);
-        assert.deepEqual(await answers, []);
-      }
-    );
+    test(`${name} ${when} after ${first} ends at once: the response in progress is lost`, async () => {
+      // Not by the deadline, which ends with 69, too.
+      const args = ["--drain-timeout", "600000"];
+      const server = await startProcess({
+        args,
+        nodeArgs: preload(stoppedClock(1_000))
+      });
+      const socket = await underWay(server);
+      await signal(server, first);
+      if (when !== "at once") await signal(server, "SIGUSR2");
+      const answers = readAnswers(socket, 1);
+      assert.equal(await server.end(name), 69);
+      assert.deepEqual(await answers, []);
+    });
   }
 }
 
@@ -145,7 +137,7 @@ async function npmStart(
 
 test(
   "Ctrl-C at npm start, which npm repeats, ends with 0 and cuts off nothing",
-  { timeout, skip: noNpm },
+  { skip: noNpm },
   async (t) => {
     const [, script = ""] =
       preload(`if (process.argv[1].endsWith("server.js")) {
@@ -173,7 +165,7 @@ test(
 
 test(
   "SIGTERM at npm start ends npm and the server, which drains",
-  { timeout, skip: noNpm },
+  { skip: noNpm },
   async (t) => {
     const { npm, group, socket } = await npmStart(t);
     npm.signal("SIGTERM");
@@ -215,37 +207,33 @@ async function startWith(
   return server;
 }
 
-test(
-  "a SIGHUP during the start is done when the start is",
-  { timeout },
-  async (t) => {
-    const cwd = temporaryFolder();
-    const line = (bearer: string): string => `alice ${tokenDigest(bearer)}\n`;
-    writeFileSync(join(cwd, "tokens"), line("revoked"), { mode: 0o600 });
-    const server = await startWith(
-      t,
-      "SIGHUP",
-      cwd,
-      ["--tokens", "tokens"],
-      () => {
-        writeFileSync(join(cwd, "tokens"), line("new"));
-        renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-      }
-    );
-    assert.equal(await statusOf(server, withToken("revoked")), 401);
-    assert.equal(await statusOf(server, withToken("new")), 200);
-    assert.equal(await server.end(), 0);
-    assert.equal(
-      server.stderr(),
-      "plant-store: tokens reloaded: PLANTS_TOKEN, alice\n" +
-        `plant-store: rotated: now writing to ${join(cwd, "plants.ndjson")}\n`
-    );
-    assert.match(
-      readFileSync(join(cwd, "plants.ndjson"), "utf8"),
-      /"name":"Fern"/
-    );
-  }
-);
+test("a SIGHUP during the start is done when the start is", async (t) => {
+  const cwd = temporaryFolder();
+  const line = (bearer: string): string => `alice ${tokenDigest(bearer)}\n`;
+  writeFileSync(join(cwd, "tokens"), line("revoked"), { mode: 0o600 });
+  const server = await startWith(
+    t,
+    "SIGHUP",
+    cwd,
+    ["--tokens", "tokens"],
+    () => {
+      writeFileSync(join(cwd, "tokens"), line("new"));
+      renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+    }
+  );
+  assert.equal(await statusOf(server, withToken("revoked")), 401);
+  assert.equal(await statusOf(server, withToken("new")), 200);
+  assert.equal(await server.end(), 0);
+  assert.equal(
+    server.stderr(),
+    "plant-store: tokens reloaded: PLANTS_TOKEN, alice\n" +
+      `plant-store: rotated: now writing to ${join(cwd, "plants.ndjson")}\n`
+  );
+  assert.match(
+    readFileSync(join(cwd, "plants.ndjson"), "utf8"),
+    /"name":"Fern"/
+  );
+});
 
 /** Sends SIGHUP when the first file of the program runs, before it loads another one. */
 const hungUp = preload(`
@@ -255,29 +243,25 @@ const hungUp = preload(`
     return on.call(process, event, listener);
   };`);
 
-test(
-  "a SIGHUP while the program is loaded is done when the start is, and ends other commands",
-  { timeout },
-  async () => {
-    const cwd = temporaryFolder();
-    const line = `alice ${tokenDigest("a")}\n`;
-    writeFileSync(join(cwd, "tokens"), line, { mode: 0o600 });
-    const server = await startProcess({
-      nodeArgs: hungUp,
-      cwd,
-      args: ["--tokens", "tokens"]
-    });
-    await logged(server, "tokens reloaded: PLANTS_TOKEN, alice");
-    assert.equal(await statusOf(server), 200);
-    assert.equal(await server.end(), 0);
-    const { signal: end } = spawnSync(
-      process.execPath,
-      [...hungUp, program, "token"],
-      { env: cleanEnvironment(), timeout }
-    );
-    assert.equal(end, "SIGHUP");
-  }
-);
+test("a SIGHUP while the program is loaded is done when the start is, and ends other commands", async () => {
+  const cwd = temporaryFolder();
+  const line = `alice ${tokenDigest("a")}\n`;
+  writeFileSync(join(cwd, "tokens"), line, { mode: 0o600 });
+  const server = await startProcess({
+    nodeArgs: hungUp,
+    cwd,
+    args: ["--tokens", "tokens"]
+  });
+  await logged(server, "tokens reloaded: PLANTS_TOKEN, alice");
+  assert.equal(await statusOf(server), 200);
+  assert.equal(await server.end(), 0);
+  const { signal: end } = spawnSync(
+    process.execPath,
+    [...hungUp, program, "token"],
+    { env: cleanEnvironment(), timeout }
+  );
+  assert.equal(end, "SIGHUP");
+});
 
 const noTerminal = missing(["script", "--version"], ["nohup", "--version"]);
 
@@ -287,7 +271,7 @@ for (const [how, wrapper] of [
 ] as const) {
   test(
     `once its terminal is closed the server ${how}; before that SIGHUP reloads`,
-    { skip: noTerminal, timeout },
+    { skip: noTerminal },
     async (t) => {
       const cwd = socketFolder();
       // A person's shell hands its SIGHUP on, too.
@@ -325,84 +309,66 @@ for (const [how, wrapper] of [
 }
 
 for (const name of ["SIGINT", "SIGTERM"] as const) {
-  test(
-    `${name} during the start ends the program with 0 when the start is done`,
-    { timeout },
-    async (t) => {
-      const cwd = temporaryFolder();
-      const server = await startWith(t, name, cwd);
-      assert.equal(await server.ended, 0);
-      assert.equal(server.stderr(), "");
-      assert.ok(existsSync(join(cwd, "plants.ndjson")));
-    }
-  );
+  test(`${name} during the start ends the program with 0 when the start is done`, async (t) => {
+    const cwd = temporaryFolder();
+    const server = await startWith(t, name, cwd);
+    assert.equal(await server.ended, 0);
+    assert.equal(server.stderr(), "");
+    assert.ok(existsSync(join(cwd, "plants.ndjson")));
+  });
 }
 
-test(
-  "SIGUSR1 opens no debugger, and SIGUSR2 does not end the program",
-  { timeout },
-  async () => {
-    const server = await startProcess({
-      nodeArgs: ["--inspect-port=0", ...preload(told)]
-    });
-    await signal(server, "SIGUSR1");
-    await signal(server, "SIGUSR2");
-    assert.equal(await statusOf(server), 200);
-    assert.equal(await server.end(), 0);
-    assert.equal(server.stderr().replace(/^SIG\w+ was handled\n/gm, ""), "");
-  }
-);
+test("SIGUSR1 opens no debugger, and SIGUSR2 does not end the program", async () => {
+  const server = await startProcess({
+    nodeArgs: ["--inspect-port=0", ...preload(told)]
+  });
+  await signal(server, "SIGUSR1");
+  await signal(server, "SIGUSR2");
+  assert.equal(await statusOf(server), 200);
+  assert.equal(await server.end(), 0);
+  assert.equal(server.stderr().replace(/^SIG\w+ was handled\n/gm, ""), "");
+});
 
-test(
-  "the control: a program that does not listen opens the debugger at SIGUSR1, dies of SIGUSR2",
-  { timeout },
-  async () => {
-    const idle = "setInterval(() => undefined, 1_000); console.log('runs')";
-    for (const name of ["SIGUSR1", "SIGUSR2"] as const) {
-      const child = spawn(process.execPath, ["--inspect-port=0", "-e", idle]);
-      await once(child.stdout, "data");
-      child.kill(name);
-      if (name === "SIGUSR1") {
-        assert.match(
-          `${await once(child.stderr, "data")}`,
-          /^Debugger listening/
-        );
-        child.kill("SIGKILL");
-      }
-      const [, signalCode] = await once(child, "exit");
-      assert.equal(signalCode, name === "SIGUSR1" ? "SIGKILL" : name);
+test("the control: a program that does not listen opens the debugger at SIGUSR1, dies of SIGUSR2", async () => {
+  const idle = "setInterval(() => undefined, 1_000); console.log('runs')";
+  for (const name of ["SIGUSR1", "SIGUSR2"] as const) {
+    const child = spawn(process.execPath, ["--inspect-port=0", "-e", idle]);
+    await once(child.stdout, "data");
+    child.kill(name);
+    if (name === "SIGUSR1") {
+      assert.match(
+        `${await once(child.stderr, "data")}`,
+        /^Debugger listening/
+      );
+      child.kill("SIGKILL");
     }
+    const [, signalCode] = await once(child, "exit");
+    assert.equal(signalCode, name === "SIGUSR1" ? "SIGKILL" : name);
   }
-);
+});
 
 for (const [what, deadline] of [
   ["the drain's deadline", "100"],
   ["a second signal", "60000"]
 ] as const) {
-  test(
-    `a journal that fails makes the end 74, though ${what} cuts requests off`,
-    { timeout },
-    async () => {
-      const cwd = temporaryFolder();
-      const args = ["--rotation-timeout", "10", "--drain-timeout", deadline];
-      const server = await startProcess({ cwd, args, nodeArgs: preload(told) });
-      const socket = await underWay(server);
-      renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-      assert.equal(await statusOf(server), 503);
-      if (what === "a second signal") await signal(server, "SIGTERM");
-      assert.equal(
-        await (what === "a second signal"
-          ? server.end("SIGINT")
-          : server.ended),
-        74
-      );
-      assert.match(
-        server.stderr(),
-        what === "a second signal"
-          ? /was renamed/
-          : /was renamed.*\n.*requests were cut off after 100 ms\n$/
-      );
-      socket.destroy();
-    }
-  );
+  test(`a journal that fails makes the end 74, though ${what} cuts requests off`, async () => {
+    const cwd = temporaryFolder();
+    const args = ["--rotation-timeout", "10", "--drain-timeout", deadline];
+    const server = await startProcess({ cwd, args, nodeArgs: preload(told) });
+    const socket = await underWay(server);
+    renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+    assert.equal(await statusOf(server), 503);
+    if (what === "a second signal") await signal(server, "SIGTERM");
+    assert.equal(
+      await (what === "a second signal" ? server.end("SIGINT") : server.ended),
+      74
+    );
+    assert.match(
+      server.stderr(),
+      what === "a second signal"
+        ? /was renamed/
+        : /was renamed.*\n.*requests were cut off after 100 ms\n$/
+    );
+    socket.destroy();
+  });
 }
