@@ -10,17 +10,18 @@ import { test, type TestContext } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { inspect } from "node:util";
 import type { Limits } from "../../src/config.ts";
-import { openJournal, type Journal } from "../../src/journal/journal.ts";
+import type { Journal } from "../../src/journal/journal.ts";
 import { frameBytesMax } from "../../src/journal/record.ts";
 import type { NewPlant } from "../../src/plant.ts";
 import { plantText } from "../../src/plant.ts";
 import { appendJson } from "../../src/store.ts";
 import {
   append,
-  ENOSPC,
   EIO,
+  ENOSPC,
   fern,
   headerBytes,
+  openJournal,
   outcomeOf,
   plantOf,
   simulated

@@ -3,7 +3,7 @@
  * a crash `verify` and `cat` have every acknowledged plant, or fail.
  */
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import {
   appendFileSync,
   existsSync,
@@ -19,44 +19,49 @@ import { dirname, join } from "node:path";
 import { after, test } from "node:test";
 import { JournalError } from "../../src/journal/error.ts";
 import { realDisk, type JournalFile } from "../../src/journal/files.ts";
-import { openJournal } from "../../src/journal/journal.ts";
 import { readJournal } from "../../src/journal/read.ts";
 import { run } from "../support/in-process.ts";
-import { diskWith, idsIn, journalWith, marksIn } from "../support/journals.ts";
-import { launch } from "../support/launch.ts";
 import {
-  cleanEnvironment,
-  runningOf,
-  temporaryFolder,
-  token
-} from "../support/support.ts";
-import { noStrace, patched, strace } from "../support/tools.ts";
+  diskWith,
+  idsIn,
+  journalWith,
+  marksIn,
+  openJournal
+} from "../support/journals.ts";
+import { launch } from "../support/launch.ts";
+import { temporaryFolder } from "../support/support.ts";
+import { noStrace, strace } from "../support/tools.ts";
+import { until } from "../support/until.ts";
 
-/** A journal of plants 1 to 5, written by a server that ended so. */
-async function leftBy(signal: NodeJS.Signals): Promise<string> {
-  const server = await launch();
-  for (let id = 1; id <= 5; id++)
-    assert.equal((await server.post(id)).status, 200);
-  await server.end(signal);
-  return server.path;
+const plants = Array.from({ length: 5 }, (_, index) => ({
+  id: BigInt(index + 1),
+  name: "Fern"
+}));
+
+/** A journal that was closed in order. */
+const newJournal = (): Promise<string> =>
+  journalWith(join(temporaryFolder(), "plants.ndjson"), ...plants);
+
+/** A journal whose process died, or had none of its own. */
+async function unmarked(): Promise<string> {
+  const path = await newJournal();
+  for (const mark of marksIn(dirname(path))) rmSync(mark);
+  return path;
 }
 
-const locksBeside = (path: string): readonly string[] =>
-  readdirSync(dirname(path)).filter((name) => name.includes(".lock-"));
-
-for (const [signal, isRewritten] of [
-  ["SIGTERM", false],
-  ["SIGKILL", true]
-] as const) {
-  const does = isRewritten
-    ? "rewrites its end"
-    : "neither truncates nor rewrites";
+for (const [says, make, isRewritten] of [
+  [
+    "a journal that was closed truncates and rewrites nothing",
+    newJournal,
+    false
+  ],
+  ["any other journal rewrites its end", unmarked, true]
+] as const)
   test(
-    `a start after ${signal} ${does}, by its system calls`,
+    `a start with ${says}, by its system calls`,
     { skip: noStrace },
     async () => {
-      const path = await leftBy(signal);
-      assert.equal(locksBeside(path).length, isRewritten ? 1 : 0);
+      const path = await make();
       const trace = join(temporaryFolder(), "trace");
       const server = await launch({
         store: path,
@@ -65,7 +70,6 @@ for (const [signal, isRewritten] of [
           ...["-o", trace]
         )
       });
-      assert.equal(locksBeside(path).length, 1, "the stale one is removed");
       assert.equal((await server.post(6)).status, 200);
       assert.equal(await server.end(), 0);
       const calls = readFileSync(trace, "utf8");
@@ -80,63 +84,39 @@ for (const [signal, isRewritten] of [
         isRewritten
       );
       assert.deepEqual(idsIn(path), [1, 2, 3, 4, 5, 6]);
+      assert.equal(marksIn(dirname(path)).length, 1, "it was closed again");
     }
   );
-}
-
-/** Starts a server over a killed one's journal; it stands still once it has truncated the end. */
-async function cutBy(
-  path: string,
-  server: string
-): Promise<() => Promise<unknown>> {
-  const running = runningOf(
-    spawn(process.execPath, [server, "--port", "0", "--store", path], {
-      env: cleanEnvironment({ PLANTS_TOKEN: token }),
-      stdio: ["ignore", "pipe", "ignore"]
-    })
-  );
-  await running.until(() => running.stdout() !== "", "it listens");
-  return () => running.end("SIGKILL");
-}
-const standsStill = () =>
-  patched("open.js", [
-    [
-      "file.truncate(rewrite.offset);",
-      'file.truncate(rewrite.offset); process.stdout.write("cut\\n"); await new Promise(() => setInterval(() => {}, 1e6));'
-    ]
-  ]);
 
 test("verify and cat beside a start that has truncated the end have every plant", async () => {
-  const path = await leftBy("SIGKILL");
+  const path = await unmarked();
   const { size } = statSync(path);
-  const end = await cutBy(path, standsStill());
-  assert.ok(statSync(path).size < size, "the control: it is truncated");
+  let die = (_error: Error): void => undefined;
+  const disk = diskWith(() => ({
+    append: () =>
+      new Promise((_, reject) => {
+        die = reject;
+      })
+  }));
+  const opening = openJournal(path, { disk });
+  await until("it is truncated", () => statSync(path).size < size);
 
-  const verified = await run(["verify", "--json", path]);
-  const { records, opening } = JSON.parse(verified.stdout);
-  assert.equal(verified.code, 0);
-  assert.equal(records, 5);
-  assert.equal(opening, undefined);
-  const printed = await run(["cat", path]);
-  assert.equal(printed.code, 0);
-  assert.equal(printed.stdout.match(/"id":\d/g)?.length, 5);
-
-  await end();
-  const after = await run(["verify", "--json", path]);
-  assert.equal(after.code, 1, "the next start rewrites it");
-  assert.equal(
-    JSON.parse(after.stdout).records,
-    5,
-    "the next start rewrites it"
+  const reports = async () => {
+    const verified = await run(["verify", "--json", path]);
+    const { records, isOpen } = JSON.parse(verified.stdout);
+    const { stdout } = await run(["cat", path]);
+    return [verified.code, isOpen, records, stdout.match(/"id":\d/g)?.length];
+  };
+  assert.deepEqual(await reports(), [0, true, 5, 5]);
+  die(new Error("killed"));
+  await assert.rejects(opening, /killed/);
+  assert.deepEqual(
+    await reports(),
+    [1, false, 5, 5],
+    "the next one repairs it"
   );
 });
 
-const plants = Array.from({ length: 5 }, (_, index) => ({
-  id: BigInt(index + 1),
-  name: "Fern"
-}));
-const newJournal = (): Promise<string> =>
-  journalWith(join(temporaryFolder(), "plants.ndjson"), ...plants);
 const timeOf = (path: string) => statSync(path, { bigint: true }).mtimeNs;
 
 for (const [says, bytes] of [
@@ -263,8 +243,7 @@ test("a flush that fails leaves a closed journal's mark, and the next start trie
 });
 
 test("a flush that fails without a mark is noted, for each name of the file in its folder", async () => {
-  const path = await newJournal();
-  for (const mark of marksIn(dirname(path))) rmSync(mark);
+  const path = await unmarked();
   await assert.rejects(openJournal(path, { disk: unflushing }), {
     exitCode: 74,
     message:
@@ -282,8 +261,7 @@ test("a flush that fails without a mark is noted, for each name of the file in i
 });
 
 test("a flush that fails says so where no note of it can be left", async () => {
-  const path = await newJournal();
-  for (const mark of marksIn(dirname(path))) rmSync(mark);
+  const path = await unmarked();
   const disk = {
     ...unflushing,
     openBeside(): JournalFile {

@@ -17,9 +17,8 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { openToRead, realDisk } from "../../src/journal/files.ts";
-import { openJournal } from "../../src/journal/journal.ts";
 import { abstractOf } from "../../src/journal/lock.ts";
-import { fern, journalWith } from "../support/journals.ts";
+import { fern, journalWith, openJournal } from "../support/journals.ts";
 import {
   cleanEnvironment,
   library,

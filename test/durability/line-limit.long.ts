@@ -15,6 +15,7 @@ import {
 import { join } from "node:path";
 import { test } from "node:test";
 import { openJournal, StoreError, type NewPlant } from "../../src/index.ts";
+import { KeyWindow } from "../../src/journal/keys.ts";
 import { frameBytesMax, lineBytesMax } from "../../src/journal/record.ts";
 import { examine } from "../../src/journal/recover.ts";
 import { planOpening } from "../../src/journal/rewrite.ts";
@@ -23,7 +24,9 @@ import {
   bytesIn,
   header,
   headerBytes,
+  lineOf,
   record,
+  recordStart,
   uuid
 } from "../support/journals.ts";
 import {
@@ -265,4 +268,29 @@ test("700 MiB of NULs after a journal are 65 for verify and for serve, in bounde
     assert.ok(mebibytes > 32 && mebibytes < 200, `${mebibytes} MiB`);
   }
   assert.equal(statSync(join(folder, "padded")).size, size);
+});
+
+test("damage longer than any line is not read at once, and the keys around it are remembered", () => {
+  const plant = '{"id":1,"name":"Moss"}';
+  const keyed = (seq: number, key: string): Buffer => {
+    const start = recordStart(seq, headerBytes, plant);
+    return Buffer.from(
+      lineOf(start.replace(',"plant"', `,"key":"${key}","plant"`))
+    );
+  };
+  const keys = ["A".repeat(22), "B".repeat(21) + "A"] as const;
+  const damage = Buffer.alloc(lineBytesMax + 1);
+  damage[lineBytesMax] = 0x0a;
+  const lines = [keyed(1, keys[0]), damage, keyed(2, keys[1])];
+  const file = bytesIn(Buffer.concat([Buffer.from(header), ...lines]));
+  const reads: number[] = [];
+  const read: typeof file.read = (offset, length) => {
+    reads.push(length);
+    return file.read(offset, length);
+  };
+  const window = new KeyWindow(2 * lineBytesMax);
+  window.addFile({ ...file, read });
+  assert.ok(Math.max(...reads) < lineBytesMax);
+  for (const key of keys)
+    assert.deepEqual(window.find(key, plant), { isReplay: true });
 });

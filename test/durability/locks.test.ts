@@ -1,30 +1,32 @@
 /**
- * One writer: the lock against other users, network namespaces and programs.
- * Most needs root, and is skipped without.
- * PLANT_TEST_ROUNDS, whatever its value: more turns, and every errno of a missing lock.
+ * One writer: the lock against other names, network namespaces and users, and whose files count in
+ * a directory open to all. locks.long.ts has users that take turns, and broken programs.
  */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import {
   appendFileSync,
   chmodSync,
   chownSync,
   existsSync,
+  lchownSync,
   linkSync,
   mkdirSync,
   readdirSync,
-  rmSync,
   readFileSync,
-  lchownSync,
   renameSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync
 } from "node:fs";
+import { createServer, Server } from "node:net";
 import { basename, dirname, join } from "node:path";
 import { test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { JournalError } from "../../src/journal/error.ts";
 import { realDisk } from "../../src/journal/files.ts";
-import { openJournal } from "../../src/journal/journal.ts";
 import { abstractOf } from "../../src/journal/lock.ts";
 import { mayListenOn } from "../../src/journal/sockets.ts";
 import { run } from "../support/in-process.ts";
@@ -32,12 +34,20 @@ import { copyOf, four, six } from "../support/ends.ts";
 import {
   diskWith,
   fern,
-  header,
-  idsIn,
   journalWith,
-  marksIn
+  marksIn,
+  openJournal
 } from "../support/journals.ts";
 import { launch, nextSocket } from "../support/launch.ts";
+import {
+  apart,
+  as,
+  group,
+  locksIn,
+  mounting,
+  noUsers,
+  protection
+} from "../support/locks.ts";
 import { macEnvironment, noShim, systemArgs } from "../support/mac.ts";
 import {
   cleanEnvironment,
@@ -48,92 +58,11 @@ import {
 } from "../support/support.ts";
 import {
   missing,
+  mockFs,
   noMount,
-  noStrace,
   readableByAll,
-  strace,
   unless
 } from "../support/tools.ts";
-
-/** Becomes another user, of a group that all of them have. */
-const group = 5000;
-const as = (uid: number): readonly [string, ...string[]] => [
-  "setpriv",
-  "--reuid",
-  `${uid}`,
-  "--regid",
-  `${group}`,
-  "--clear-groups"
-];
-const apart = ["unshare", "-n"] as const;
-const isLong = process.env["PLANT_TEST_ROUNDS"] !== undefined;
-
-const noUsers = missing([...apart, ...as(5001), process.execPath, "--version"]);
-const noSs = missing(["ss", "-xlp"]);
-const noPerl = missing(["perl", "-MSocket", "-e", "1"]);
-
-const serving = (
-  store: string,
-  wrapper: readonly string[] = [],
-  server = program
-) =>
-  launch({ store, wrapper, server }).catch((error: Error) =>
-    assert.fail(error.message)
-  );
-
-const refused = (
-  message: RegExp,
-  ...given: Parameters<typeof serving>
-): Promise<void> => assert.rejects(serving(...given), { message });
-
-const locksIn = (folder: string): readonly string[] =>
-  readdirSync(folder).filter((name) => name.includes(".lock-"));
-
-/** What verify says of a journal, by default from another network namespace. */
-const verified = (
-  path: string,
-  node: readonly string[] = [...apart, process.execPath],
-  env = {}
-): string =>
-  spawnSync("env", [...node, program, "verify", "--json", path], {
-    encoding: "utf8",
-    env: cleanEnvironment(env)
-  }).stdout;
-
-/**
- * Three users take turns on one journal: each meets the stale lock of another, and each dies of
- * kill -9 while the next is refused.
- */
-async function takeTurns(
-  mode: number,
-  server = readableByAll()
-): Promise<void> {
-  const { folder, path } = placeIn(socketFolder());
-  chownSync(folder, 0, group);
-  chmodSync(folder, mode);
-  await (await openJournal(path)).close();
-  chownSync(path, 0, group);
-  chmodSync(path, 0o660);
-  const users = isLong ? [5001, 5002, 0, 5003, 5001] : [5001, 5002, 0, 5001];
-  for (const [turn, user] of users.entries()) {
-    const first = await serving(path, [...apart, ...as(user)], server);
-    assert.equal((await first.post(turn)).status, 200);
-    for (const other of isLong ? [5001, 5002, 0] : [users[turn + 1] ?? 5002]) {
-      await refused(
-        /^75 .* another process, or this one, has it open, maybe in another container: at /,
-        path,
-        [...apart, ...as(other)],
-        server
-      );
-    }
-    assert.equal((await first.post(turn)).status, 200);
-    assert.equal(await first.end("SIGKILL"), "SIGKILL");
-  }
-  assert.deepEqual(
-    idsIn(path),
-    users.flatMap((_, turn) => [turn, turn])
-  );
-}
 
 test("a file has one writer, by whatever name", async () => {
   const { folder, path } = placeIn(socketFolder());
@@ -158,95 +87,79 @@ test("a file has one writer, by whatever name", async () => {
   await (await openJournal(join(folder, "soft"))).close();
 });
 
-/** Where 2, a file of another user can't even be opened with O_CREAT in such a folder. */
-const sticky = "/proc/sys/fs/protected_regular";
-const noSticky =
-  noUsers ||
-  (existsSync(sticky) && readFileSync(sticky, "utf8").trim() === "2"
-    ? `${sticky} is 2`
-    : false);
 test(
-  "users in network namespaces of their own exclude each other, and no lock needs a hand, in a sticky folder, too",
-  { skip: noSticky },
-  () => takeTurns(0o1770)
-);
-if (isLong)
-  test("the same in a folder that is not sticky", { skip: noUsers }, () =>
-    takeTurns(0o770)
-  );
-
-// Broken programs, in the long tests.
-if (isLong)
-  for (const [says, file, from, to] of [
-    [
-      "whose locks other users can't reach",
-      "sockets.js",
-      "writableAll: isPath",
-      "writableAll: false"
-    ],
-    ["without the lock beside the file", "lock.js", ".test(name)", '.test("")'],
-    [
-      "without a lock",
-      "open.js",
-      "await disk.lock(path, identity, releases, warn);",
-      ""
-    ]
-  ] as const) {
-    test(`a program ${says} is noticed`, { skip: noUsers }, async () => {
-      const server = readableByAll(file, [from, to]);
-      await assert.rejects(takeTurns(0o770, server), {
-        name: "AssertionError"
-      });
+  "a user in another network namespace excludes others by each name in the folder, and no lock needs a hand",
+  { skip: noUsers },
+  async () => {
+    const { folder, path } = placeIn(socketFolder());
+    await journalWith(path, fern);
+    chownSync(path, 5001, group);
+    chmodSync(path, 0o660);
+    chownSync(folder, 5001, group);
+    chmodSync(folder, 0o770);
+    const link = join(socketFolder(), "link");
+    symlinkSync(path, link);
+    const server = readableByAll();
+    const first = await launch({
+      store: path,
+      wrapper: [...apart, ...as(5001)],
+      server
     });
-  }
+    assert.equal((await first.post(1)).status, 200);
+    const before = readFileSync(path);
+    await assert.rejects(
+      launch({ store: path, wrapper: [...apart, ...as(5002)], server }),
+      { message: /^75 .*has it open, maybe in another container: at / }
+    );
+    const verified = async () =>
+      JSON.parse((await run(["verify", "--json", link])).stdout).isOpen;
+    assert.equal(await verified(), true);
+    const other = join(folder, "other.ndjson");
+    for (const make of [linkSync, renameSync]) {
+      make(path, other);
+      await assert.rejects(openJournal(other), { code: "locked" });
+      assert.deepEqual(readFileSync(other), before);
+      if (make === linkSync) rmSync(other);
+    }
+    renameSync(other, path);
 
-test("a start removes the lock that a kill -9 left, and nothing that is not such a socket", async () => {
+    await first.end("SIGKILL");
+    assert.equal(locksIn(folder).length, 1);
+    assert.equal(await verified(), false);
+    await (await openJournal(path)).close();
+    assert.deepEqual(locksIn(folder), []);
+  }
+);
+
+/** Makes a socket on which nobody listens, as kill -9 leaves it. */
+async function leaveSocket(path: string): Promise<void> {
+  const server = createServer().listen(`${path}+`);
+  await once(server, "listening");
+  linkSync(`${path}+`, path);
+  server.close();
+}
+
+test("an opening removes the stale locks of its own journal, and nothing else", async () => {
   const { folder, path } = placeIn(socketFolder());
+  await journalWith(path, fern);
+  const { identity } = realDisk.look(path) ?? assert.fail();
+  const lock = `${path}.lock-${identity}`;
+  const stale = [
+    `${lock}-0123abcd`,
+    join(folder, `earlier-name.lock-${identity}-4567cdef`)
+  ];
+  const others = [`${lock}-b~`, `${path}.lock-1-2-0123abcd`];
+  for (const name of [...stale, ...others]) await leaveSocket(name);
+  writeFileSync(`${lock}-00000000`, "somebody's");
+  symlinkSync("/run/somebody.sock", `${lock}-11111111`);
+  const other = await openJournal(join(folder, "other.ndjson"));
+  const kept = locksIn(folder).filter(
+    (name) => !stale.includes(join(folder, name))
+  );
   await (await openJournal(path)).close();
-  const { identity = "" } = realDisk.look(path) ?? {};
-  const others = ["a", "b~", "c"].map(
-    (end) => `${path}.lock-${identity}-${end}`
-  );
-  const [file = "", socket = "", link = ""] = others;
-  writeFileSync(file, "somebody's");
-  symlinkSync("/run/somebody.sock", link);
-  const unfinished = spawnSync(process.execPath, [
-    "-e",
-    `require("net").createServer().listen(${JSON.stringify(socket)}, () => process.exit())`
-  ]);
-  assert.equal(unfinished.status, 0);
-  for (const signal of ["SIGKILL", "SIGKILL", "SIGTERM"] as const) {
-    await (await serving(path)).end(signal);
-    assert.equal(locksIn(folder).length, signal === "SIGKILL" ? 4 : 3);
-  }
-  assert.deepEqual(
-    locksIn(folder).map((name) => join(folder, name)),
-    others
-  );
-  assert.equal(readFileSync(file, "utf8"), "somebody's");
-});
-
-test("a stale lock goes with the next start of its own journal, and not with another journal's", async () => {
-  const folder = socketFolder();
-  const path = join(folder, "plants.ndjson");
-  const other = join(folder, "other.ndjson");
-  await (await serving(path)).end("SIGKILL");
-  const stale = locksIn(folder);
-  await (await openJournal(other)).close();
-  renameSync(path, join(folder, "moved.ndjson"));
-  const beside = await openJournal(path);
-  assert.equal(stale.length, 1);
-  assert.deepEqual(
-    locksIn(folder).filter((name) => stale.includes(name)),
-    stale
-  );
-  await (await openJournal(join(folder, "moved.ndjson"))).close();
-  assert.deepEqual(
-    locksIn(folder).filter((name) => stale.includes(name)),
-    []
-  );
-  assert.equal(locksIn(folder).length, 1, "the control: a lock in use stays");
-  await beside.close();
+  assert.deepEqual(locksIn(folder), kept);
+  assert.equal(kept.length, 5, "the control: the other journal's is there");
+  await other.close();
 });
 
 test("a journal and what stands beside it are for their owner and group alone", async () => {
@@ -257,22 +170,13 @@ test("a journal and what stands beside it are for their owner and group alone", 
     await journalWith(path, fern);
     appendFileSync(path, '{"seq":2,');
     await (await openJournal(path)).close();
-    const [torn = ""] = readdirSync(folder).filter((name) =>
-      name.includes(".torn-")
-    );
     realDisk.openBeside(join(folder, "plants.ndjson.rewrite")).close();
-    const names = ["plants.ndjson", torn, "plants.ndjson.rewrite"];
-    const modes = names.map(
-      (name) => statSync(join(folder, name)).mode & 0o777
-    );
-    assert.deepEqual(modes, [0o640, 0o640, 0o640]);
     process.umask(0o077);
     await (await openJournal(join(folder, "secret"))).close();
-    assert.equal(
-      statSync(join(folder, "secret")).mode & 0o777,
-      0o600,
-      "the umask takes away"
-    );
+    const modes = readdirSync(folder)
+      .filter((name) => !name.includes(".closed-"))
+      .map((name) => (statSync(join(folder, name)).mode & 0o777).toString(8));
+    assert.deepEqual(modes, ["640", "640", "640", "600"]);
   } finally {
     process.umask(before);
   }
@@ -295,87 +199,70 @@ test("a journal whose lock cannot be removed closes without an error", async () 
 });
 
 test(
-  "a name that another user has taken is 75, and the message leads to its process",
-  { skip: noUsers || noSs },
+  "a name that another program has taken is 75, and the message leads to its process",
+  { skip: missing(["ss", "-xlp"]) },
   async () => {
     const path = await journalWith(join(socketFolder(), "plants.ndjson"));
     const { identity = "" } = realDisk.look(path) ?? {};
-    const name = JSON.stringify(abstractOf(identity));
-    const [command, ...rest] = [
-      ...as(5001),
-      process.execPath,
-      "-e",
-      `require("net").createServer().listen(${name}, () => console.log("listens"))`
-    ];
-    const squatter = runningOf(
-      spawn(command ?? "", rest, { stdio: ["ignore", "pipe", "inherit"] })
+    const squatter = createServer().listen(abstractOf(identity));
+    await once(squatter, "listening");
+    const { message } = await openJournal(path).then(
+      () => assert.fail("it opens"),
+      (error: Error) => error
     );
-    await squatter.until(() => squatter.stdout() !== "", "it listens");
-    const outcome = await launch({ store: path }).then(
-      () => "it serves",
-      String
-    );
-    assert.match(
-      outcome,
-      /75 .*: another process, or this one, has it open: "ss .*" shows which\n$/
-    );
-    const [, shown = ""] = /open: "(.*)" shows/.exec(outcome) ?? [];
-    const { stdout } = spawnSync("sh", ["-c", shown], { encoding: "utf8" });
-    assert.match(stdout, new RegExp(`pid=${squatter.process.pid},`));
-    await squatter.end("SIGKILL");
-    await (await serving(path)).end();
+    const [, command = ""] =
+      /has it open: "(ss .*)" shows which$/.exec(message) ?? [];
+    const { stdout } = spawnSync("sh", ["-c", command], { encoding: "utf8" });
+    assert.match(stdout, RegExp(`pid=${process.pid},`));
+    squatter.close();
+    await once(squatter, "close");
+    await (await openJournal(path)).close();
   }
 );
 
-/** The number of the bind call that a program makes for its lock beside the journal; looked up once. */
-let bindNumber: Promise<number> | undefined;
-async function bindBeside(): Promise<number> {
-  const path = join(socketFolder(), "plants.ndjson");
-  const trace = join(dirname(path), "trace");
-  await (await serving(path, strace("bind", "-o", trace))).end();
-  const binds = readFileSync(trace, "utf8")
-    .split("\n")
-    .filter((line) => line.includes("bind("));
-  return 1 + binds.findIndex((line) => line.includes(".lock-"));
-}
-
-for (const [says, call, errno] of [
-  ...["EPERM", ...(isLong ? ["EOPNOTSUPP", "ENOSYS", "EINVAL"] : [])].map(
-    (errno) => [errno, "bind", errno] as const
-  ),
-  ["it gets no name", "/^rename", "EPERM"]
-] as const) {
-  test(
-    `where no socket can be beside it (${says}) it serves, says so, and has one writer`,
-    { skip: noStrace },
-    async () => {
-      const path = join(socketFolder(), "plants.ndjson");
-      const when = call === "bind" ? await (bindNumber ??= bindBeside()) : 1;
-      const inject = `inject=${call}:error=${errno}:when=${when}`;
-      const first = await serving(path, strace(call, "-e", inject));
-      assert.match(
-        first.stderr(),
-        new RegExp(
-          `^plant-store: ${path}: one of its two locks is ` +
-            `missing, .*\\.lock-.*\\n$`
-        )
+/** The system refuses to listen on some names, or to name a socket that listens. */
+for (const [says, refused, doesWarn] of [
+  ["has no socket beside it", (name: string) => !name.startsWith("\0"), true],
+  ["has no abstract one", (name: string) => name.startsWith("\0"), true],
+  ["has none", () => true, false],
+  ["gets no name for it", undefined, true]
+] as const)
+  test(`a journal that ${says} ${doesWarn ? "says so, and has one writer" : "is not opened: 74"}`, async (t) => {
+    const { folder, path } = placeIn(socketFolder());
+    await journalWith(path, fern);
+    const refuse = () => {
+      throw Object.assign(new Error("EPERM: not permitted"), { code: "EPERM" });
+    };
+    const { listen } = Server.prototype;
+    if (refused)
+      t.mock.method(
+        Server.prototype,
+        "listen",
+        function (this: Server, options: { readonly path: string }) {
+          return refused(options.path)
+            ? refuse()
+            : Reflect.apply(listen, this, [options]);
+        }
       );
-      assert.deepEqual(locksIn(dirname(path)), []);
-      await refused(/^75 /, path);
-      assert.equal((await first.post(1)).status, 200);
-      assert.equal(await first.end(), 0);
-    }
-  );
-}
-
-test("without any lock it ends with 74", { skip: noStrace }, async () => {
-  const path = join(socketFolder(), "plants.ndjson");
-
-  // Where there is no journal, a start tries to listen before it locks.
-  writeFileSync(path, header);
-  const inject = "inject=bind:error=EPERM:when=1+";
-  await refused(/^74 [^]*listen EPERM/, path, strace("bind", "-e", inject));
-});
+    else mockFs(t, "renameSync", refuse);
+    const warnings: string[] = [];
+    const opening = openJournal(path, {
+      warn: (text) => warnings.push(text)
+    });
+    if (!doesWarn)
+      return assert.rejects(opening, { exitCode: 74, message: /EPERM/ });
+    const journal = await opening;
+    assert.match(
+      warnings.join("\n"),
+      /^.*: one of its two locks is missing, .*: EPERM: not permitted$/
+    );
+    assert.equal(
+      locksIn(folder).length,
+      says === "has no abstract one" ? 1 : 0
+    );
+    await assert.rejects(openJournal(path), { code: "locked" });
+    await journal.close();
+  });
 
 /** A new journal's path of so many bytes, in folders that are not too long. */
 function pathOf(bytes: number): string {
@@ -385,324 +272,188 @@ function pathOf(bytes: number): string {
   return join(folder, "p".repeat(bytes - folder.length - 1));
 }
 
-for (const bytes of [73, 74, 107, 108, 1_000, 3_800]) {
-  test(`a journal whose path has ${bytes} bytes has both locks, without a warning`, async () => {
+/** Without /proc, a long path is reached by a symbolic link in the folder for temporary files. */
+for (const [bytes, hasProc] of [
+  [73, true],
+  [74, true],
+  [107, true],
+  [108, true],
+  [1_000, true],
+  [3_800, true],
+  [200, false]
+] as const) {
+  test(`a journal whose path has ${bytes} bytes has both locks, without a warning${hasProc ? "" : ", also without /proc"}`, async (t) => {
     const path = pathOf(bytes);
+    const folder = dirname(path);
+    const temporary = socketFolder();
+    const { TMPDIR } = process.env;
+    if (!hasProc) {
+      mockFs(t, "statSync", (real, name) =>
+        name === "/proc/self/fd" ? undefined : real()
+      );
+      process.env["TMPDIR"] = temporary;
+    }
     const warnings: string[] = [];
     const journal = await openJournal(path, {
       warn: (text) => warnings.push(text)
     });
-    assert.equal(locksIn(dirname(path)).length, 1);
+    const [lock = "", ...others] = locksIn(folder);
+    assert.deepEqual(others, []);
+    assert.equal(await mayListenOn(join(folder, lock)), true);
+    assert.equal(await mayListenOn(join(folder, "nobody")), false);
     await assert.rejects(openJournal(path), { code: "locked" });
-    const lock = join(dirname(path), locksIn(dirname(path))[0] ?? "");
-    assert.equal(await mayListenOn(lock), true);
     await journal.close();
-    assert.deepEqual(locksIn(dirname(path)), []);
+    if (TMPDIR === undefined) delete process.env["TMPDIR"];
+    else process.env["TMPDIR"] = TMPDIR;
+    assert.deepEqual(locksIn(folder), []);
+    assert.deepEqual(readdirSync(temporary), []);
     assert.deepEqual(warnings, []);
   });
-}
-
-test(
-  "beside a long path, a process in another network namespace is excluded, and verify by a link sees it live and killed",
-  { skip: noUsers },
-  async () => {
-    const path = pathOf(300);
-    const link = join(socketFolder(), "link");
-    symlinkSync(path, link);
-    const server = await serving(path, apart);
-    assert.equal(server.stderr(), "");
-    assert.equal((await server.post(1)).status, 200);
-    await refused(/^75 .*, maybe in another container: at /, path, apart);
-    assert.doesNotMatch(verified(link), /"opening"/);
-    await server.end("SIGKILL");
-    assert.equal(locksIn(dirname(path)).length, 1);
-    assert.match(verified(link), /"opening":"uses it as it is"/);
-    await (await serving(path, apart)).end();
-    assert.deepEqual(locksIn(dirname(path)), []);
-  }
-);
-
-test(
-  "without /proc a long path is reached by a symbolic link, which is removed",
-  { skip: noMount },
-  async () => {
-    const path = pathOf(200);
-    const folder = socketFolder();
-    const hidden = [
-      ...apart,
-      "-m",
-      "sh",
-      "-c",
-      'mount -t tmpfs none /proc && TMPDIR="$0" exec "$@"',
-      folder
-    ];
-    const server = await serving(path, hidden);
-    assert.equal(server.stderr(), "");
-    assert.deepEqual(readdirSync(folder), []);
-    await refused(/^75 .*, maybe in another container: at /, path, hidden);
-    await server.end();
-    assert.deepEqual(locksIn(dirname(path)), []);
-    assert.deepEqual(readdirSync(folder), []);
-  }
-);
-
-/** Mounts something upon itself, in a mount namespace of its own. */
-const mounting = (path: string): readonly string[] => [
-  "unshare",
-  "-m",
-  "sh",
-  "-c",
-  'mount --bind "$0" "$0" && exec "$@"',
-  path
-];
-
-/** Makes a closed journal in a folder whose name `/proc/self/mountinfo` escapes. */
-async function mountable() {
-  const folder = join(socketFolder(), "a b\\c d");
-  mkdirSync(folder);
-  const path = join(folder, "plants.ndjson");
-  await (await openJournal(path)).close();
-  return { folder, path };
 }
 
 test(
   "a journal that is mounted without its folder is refused with 74",
   { skip: noMount },
   async () => {
-    const { path } = await mountable();
-    await refused(
-      /^74 .*: is mounted without its directory/,
-      path,
-      mounting(path)
-    );
+    // /proc/self/mountinfo escapes this name.
+    const folder = join(socketFolder(), "a b\\c d");
+    mkdirSync(folder);
+    const store = await journalWith(join(folder, "plants.ndjson"));
+    await assert.rejects(launch({ store, wrapper: mounting(store) }), {
+      message: /^74 .*: is mounted without its directory/
+    });
   }
 );
 
 test(
-  "a journal that is mounted with its folder is served",
-  { skip: noMount },
+  "--socket at another program's datagram socket ends with 69, and leaves it",
+  { skip: missing(["perl", "-MSocket", "-e", "1"]) },
   async () => {
-    const { folder, path } = await mountable();
-    const server = await serving(path, mounting(folder));
-    assert.equal(await server.end(), 0);
-    const left = readdirSync(folder).filter((name) => !isMark(name));
-    assert.deepEqual(left, ["plants.ndjson"]);
+    const folder = socketFolder();
+    const socketPath = nextSocket(folder);
+    const script = `use Socket; socket(S, AF_UNIX, SOCK_DGRAM, 0); bind(S, sockaddr_un($ARGV[0]))
+      or die; $| = 1; print "bound\n"; sleep 60;`;
+    const other = runningOf(
+      spawn("perl", ["-e", script, socketPath], {
+        stdio: ["ignore", "pipe", "inherit"]
+      })
+    );
+    await other.until(() => other.stdout() !== "", "it is bound");
+    const { code, stderr } = await run(
+      ["serve", "--socket", socketPath],
+      {},
+      folder
+    );
+    assert.equal(code, 69);
+    assert.match(
+      stderr,
+      /--socket: cannot listen: another process may listen at .*\.sock\n$/
+    );
+    assert.ok(existsSync(socketPath));
+    await other.end("SIGKILL");
   }
 );
 
-const datagrams = `use Socket; socket(S, AF_UNIX, SOCK_DGRAM, 0); bind(S, sockaddr_un($ARGV[0]))
-  or die; $| = 1; print "bound\\n"; sleep 60;`;
-const privately = `process.umask(0o077); require("net").createServer()
-  .listen(process.argv[1], () => console.log("listens"))`;
-for (const [says, skip, command, script, wrapper, message] of [
-  [
-    "another program's datagram socket",
-    noPerl,
-    "perl",
-    datagrams,
-    [],
-    /^69 .*--socket: cannot listen: another process may listen at .*\.sock\n$/
-  ],
-  [
-    "a socket that may be another user's",
-    noUsers,
-    process.execPath,
-    privately,
-    as(5001),
-    /^69 .*--socket: cannot listen: another process may listen at .*\.sock\n$/
-  ]
-] as const) {
-  test(
-    `--socket at ${says} ends with 69, and leaves it`,
-    { skip },
-    async () => {
-      const folder = socketFolder();
-      chmodSync(folder, 0o777);
-      const socketPath = nextSocket(folder);
-      const other = runningOf(
-        spawn(command, ["-e", script, socketPath], {
-          stdio: ["ignore", "pipe", "inherit"]
-        })
-      );
-      await other.until(() => other.stdout() !== "", "it listens");
-      await refused(
-        message,
-        join(folder, "plants.ndjson"),
-        wrapper,
-        readableByAll()
-      );
-      assert.ok(existsSync(socketPath));
-      await other.end("SIGKILL");
-    }
-  );
-}
-
-const isProtected =
-  existsSync(sticky) && readFileSync(sticky, "utf8").trim() !== "0";
 const noOtherUser =
   unless(
     process.getuid?.() === 0,
     "only root can give a file to another user"
   ) ||
-  unless(
-    !isProtected,
-    `${sticky} is set: the system itself refuses such files`
-  );
-test(
-  "a .rewrite that another user may have left is refused with 65, the journal untouched",
-  { skip: noOtherUser },
-  async (t) => {
-    t.mock.method(process as Required<NodeJS.Process>, "geteuid", () => 5001);
-    for (const [mode, owner, isRefused] of [
-      [0o1777, 5002, true],
-      [0o1777, 5001, false],
-      [0o1777, 5003, false],
-      [0o1777, 0, false],
-      [0o770, 5002, false]
-    ] as const) {
-      const folder = socketFolder();
-      const path = join(folder, "plants.ndjson");
-      writeFileSync(path, four);
+  unless(protection === "0", "the system itself refuses another user's files");
+const [us, them, owner] = [5001, 5002, 5003];
+
+/** What may be at a journal's path or beside it, and what an opening does if it counts. */
+for (const [says, put, check] of [
+  [
+    "a journal",
+    (path: string) => path,
+    (error: unknown, counts: boolean) =>
+      assert.equal(error === undefined, counts)
+  ],
+  [
+    "a link",
+    (path: string) => {
+      renameSync(path, `${path}.target`);
+      symlinkSync(`${path}.target`, path);
+      return path;
+    },
+    async (error: unknown, counts: boolean, path: string) => {
+      assert.equal(error === undefined, counts);
+      const { code, stderr } = await run(["cat", path]);
+      const message = `plant-store: ${path}: belongs to user ${them}, in a directory open to all users\n`;
+      assert.deepEqual([code, stderr], counts ? [0, ""] : [74, message]);
+    }
+  ],
+  [
+    "a .rewrite",
+    (path: string) => {
       writeFileSync(`${path}.rewrite`, copyOf());
-      chmodSync(folder, mode);
-      chownSync(folder, 5003, group);
-      chownSync(path, 5001, group);
-      chownSync(`${path}.rewrite`, owner, group);
-      const opening = openJournal(path);
-      if (isRefused) {
-        await assert.rejects(opening, {
-          exitCode: 65,
-          path: `${path}.rewrite`
-        });
-        assert.deepEqual(readFileSync(path), four);
-      } else {
-        await (await opening).close();
-        assert.deepEqual(readFileSync(path), six, "the control: it is used");
-      }
+      return `${path}.rewrite`;
+    },
+    (error: unknown, counts: boolean, path: string) => {
+      assert.deepEqual(readFileSync(path), counts ? six : four);
+      if (counts) return assert.equal(error, undefined);
+      assert.ok(error instanceof JournalError);
+      assert.deepEqual([error.exitCode, error.path], [65, `${path}.rewrite`]);
     }
-  }
-);
-
-test(
-  "a mark that another user may have left is not used: the end is rewritten",
-  { skip: noOtherUser },
-  async (t) => {
-    t.mock.method(process as Required<NodeJS.Process>, "geteuid", () => 5001);
-    for (const [mode, owner, isRewritten] of [
-      [0o1777, 5002, true],
-      [0o1777, 5001, false],
-      [0o1777, 0, false],
-      [0o770, 5002, false]
-    ] as const) {
-      const { folder, path } = placeIn(socketFolder());
-      chmodSync(folder, mode);
-      await journalWith(path, fern);
-      chownSync(path, 5001, group);
-      const [made = ""] = marksIn(folder);
+  ],
+  [
+    "a mark",
+    (path: string) => {
       const mark = `${path}.closed-${realDisk.look(path)?.state}`;
-      renameSync(made, mark);
-      chownSync(mark, owner, group);
-      const note = mark.replace("closed", "unflushed");
-      writeFileSync(note, "");
-      chownSync(note, 5002, group);
-      if (mode === 0o770) rmSync(note);
-      const before = statSync(path, { bigint: true }).mtimeNs;
-      await (await openJournal(path)).close();
-      const after = statSync(path, { bigint: true }).mtimeNs;
-      assert.equal(after !== before, isRewritten, `${owner}`);
+      writeFileSync(mark, "");
+      return mark;
+    },
+    (error: unknown, counts: boolean, path: string, before: bigint) => {
+      assert.equal(error, undefined);
+      const { mtimeNs } = statSync(path, { bigint: true });
+      assert.equal(mtimeNs === before, counts, "its end is not rewritten");
     }
-  }
-);
-
-test(
-  "another user's link or file at the journal's path is refused in a directory open to all",
-  { skip: noOtherUser },
-  async () => {
-    const link = (path: string, target: string): void =>
-      symlinkSync(target, path);
-    const empty = (path: string): void =>
-      writeFileSync(path, "", { mode: 0o666 });
-    const journal = (path: string): void =>
-      void writeFileSync(path, header, { mode: 0o666 });
-    for (const [mode, owner, isRefused] of [
-      [0o1777, 5002, true],
-      [0o1777, 5003, false],
-      [0o1777, 0, false],
-      [0o755, 5002, false],
-      [0o1770, 5002, false]
-    ] as const) {
-      for (const put of [link, empty, journal]) {
-        const folder = socketFolder();
-        const path = join(folder, "plants.ndjson");
-        const target = join(socketFolder(), "victim");
-        put(path, target);
+  ],
+  [
+    "a note of a failed flush",
+    (path: string) => {
+      const note = `${path}.unflushed-${realDisk.look(path)?.state}`;
+      writeFileSync(note, "");
+      return note;
+    },
+    (error: unknown, counts: boolean) =>
+      assert.equal(/flush of it failed/.test(String(error)), counts)
+  ]
+] as const)
+  test(
+    `in a directory open to all, ${says} counts if root, the directory's owner or the process's user owns it`,
+    { skip: noOtherUser },
+    async (t) => {
+      t.mock.method(process as Required<NodeJS.Process>, "geteuid", () => us);
+      for (const [mode, uid, counts] of [
+        [0o1777, them, false],
+        [0o1777, us, true],
+        [0o1777, owner, true],
+        [0o1777, 0, true],
+        [0o1770, them, true],
+        [0o777, them, true]
+      ] as const) {
+        const { folder, path } = placeIn(socketFolder());
+        writeFileSync(path, four);
+        chownSync(path, us, group);
         chmodSync(folder, mode);
-        chownSync(folder, 5003, group);
-        lchownSync(path, owner, group);
-        const opening = openJournal(path);
-        if (isRefused)
-          await assert.rejects(
-            opening,
+        chownSync(folder, owner, group);
+        lchownSync(put(path), uid, group);
+        const { mtimeNs } = statSync(path, { bigint: true });
+        const error: unknown = await openJournal(path).then(
+          (journal) => journal.close(),
+          (thrown: unknown) => thrown
+        );
+        if (error && says !== "a note of a failed flush")
+          assert.match(
+            String(error),
             /belongs to user 5002, in a directory open to all/
           );
-        else await (await opening).close();
-        if (put === link) {
-          assert.equal(existsSync(target), !isRefused);
-          writeFileSync(target, header);
-          const { code, stderr } = await run(["cat", path]);
-          assert.deepEqual(
-            [code, stderr],
-            isRefused
-              ? [
-                  74,
-                  `plant-store: ${path}: belongs to user 5002, in a directory open to all users\n`
-                ]
-              : [0, ""]
-          );
-        } else assert.equal(statSync(path).size > 133, false);
+        await check(error, counts, path, mtimeNs);
       }
     }
-  }
-);
-
-test(
-  "a user without a name, as in some containers, opens its own journal in such a directory, and no other user's",
-  { skip: noOtherUser || noUsers },
-  async () => {
-    const nameless = 54_320;
-    const server = readableByAll();
-    const wrapper = as(nameless);
-    for (const [owner, isLink] of [
-      [5002, false],
-      [5002, true],
-      [nameless, false],
-      [nameless, true]
-    ] as const) {
-      const folder = socketFolder();
-      const path = join(folder, "plants.ndjson");
-      const target = isLink ? join(socketFolder(), "target") : path;
-      chmodSync(dirname(target), 0o777);
-      writeFileSync(target, header);
-      chmodSync(target, 0o666);
-      if (isLink) symlinkSync(target, path);
-      chmodSync(folder, 0o1777);
-      lchownSync(path, owner, group);
-      if (owner === nameless) {
-        const running = await serving(path, wrapper, server);
-        assert.equal((await running.post(1)).status, 200);
-        assert.equal(await running.end(), 0);
-      } else {
-        await refused(
-          /^(?:65|74) .* belongs to user 5002, in a directory open to all/,
-          path,
-          wrapper,
-          server
-        );
-        assert.equal(readFileSync(target, "utf8"), header);
-      }
-    }
-  }
-);
+  );
 
 test("a link in the place of a copy to be made is replaced, not followed, and a folder refused", async () => {
   const { folder, path } = placeIn(socketFolder());
@@ -725,77 +476,53 @@ test("a link in the place of a copy to be made is replaced, not followed, and a 
   await assert.rejects(openJournal(path), /EEXIST.*\.rewrite\.part/);
 });
 
+/** Opens a journal at a path and by a hard link, as a node on a simulated Mac; what it prints. */
+function onMac(env: Readonly<Record<string, string>>) {
+  const { folder, path } = placeIn(socketFolder());
+  const dist = pathToFileURL(dirname(program));
+  const script = `
+    import { linkSync, readdirSync, rmSync } from "node:fs";
+    import { realDisk } from "${dist}/journal/files.js";
+    import { openJournal } from "${dist}/journal/journal.js";
+    import { isLocked } from "${dist}/journal/lock.js";
+    const refusalOf = (name) => openJournal(name).then((journal) => journal.close(), String);
+    const [path, link] = ${JSON.stringify([path, join(folder, "hard")])};
+    const isOpen = (name) => isLocked(name, realDisk.look(name).identity);
+    const journal = await openJournal(path);
+    await journal.append({ id: 1n, name: "Fern" });
+    linkSync(path, link);
+    const during = [await refusalOf(path), await refusalOf(link), await isOpen(link)];
+    rmSync(link);
+    await journal.close();
+    const after = [await isOpen(path), await refusalOf(path) ?? "opened"];
+    console.log(JSON.stringify([...during, ...after, readdirSync(${JSON.stringify(folder)}).length]));`;
+  const { stdout, stderr } = spawnSync(
+    process.execPath,
+    [...systemArgs("darwin"), "--input-type=module", "-e", script],
+    { encoding: "utf8", env: cleanEnvironment(env) }
+  );
+  return { stdout, stderr };
+}
+
 test(
-  "a journal in use is found by its other names in the folder, from another namespace",
-  { skip: missing([...apart, "true"]) },
-  async () => {
-    const { folder, path: store } = placeIn(socketFolder());
-    const first = await serving(store, apart);
-    assert.equal((await first.post(1)).status, 200);
-    const before = readFileSync(store);
-    for (const [index, make] of [linkSync, renameSync].entries()) {
-      const name = join(folder, `other-${index}.ndjson`);
-      make(store, name);
-      await refused(/another process, or this one, has it open/, name, apart);
-      assert.deepEqual(readFileSync(name), before);
-    }
-    await first.end("SIGKILL");
-  }
-);
-
-const isMark = (name: string): boolean => name.includes(".closed-");
-
-/** A node that takes its system for another one. */
-const nodeOn = (system: string): readonly string[] => [
-  process.execPath,
-  ...systemArgs(system)
-];
-const simulated = { node: nodeOn("darwin"), env: macEnvironment };
-
-test(
-  "on a simulated Mac a journal has one writer by every name, and its lock ends with kill -9",
+  "on a simulated Mac a journal has one writer by every name, and nothing is left beside it but its mark",
   { skip: noShim },
-  async () => {
-    const store = pathOf(300);
-    const link = join(socketFolder(), "hard");
-    const seen = (): string => verified(link, simulated.node, simulated.env);
-    for (const signal of ["SIGKILL", "SIGTERM"] as const) {
-      const server = await launch({ store, ...simulated });
-      assert.equal((await server.post(1)).status, 200);
-      linkSync(store, link);
-      for (const name of [store, link]) {
-        await assert.rejects(launch({ store: name, ...simulated }), {
-          message: /^75 .* has it open$/m
-        });
-      }
-      assert.doesNotMatch(seen(), /"opening"/);
-      assert.match(readFileSync(store, "utf8"), /"plant":\{"id":1,/);
-      await server.end(signal);
-      assert.match(
-        seen(),
-        /"opening":"uses it as it is"/,
-        "the control: it sees that a server runs"
-      );
-      rmSync(link);
-    }
-    const left = readdirSync(dirname(store)).filter((name) => !isMark(name));
-    assert.deepEqual(idsIn(store), [1, 1]);
-    assert.deepEqual(left, [basename(store)]);
+  () => {
+    const { stdout, stderr } = onMac(macEnvironment);
+    const [first, second, ...others] = JSON.parse(stdout || "[]");
+    assert.match(first, /another process, or this one, has it open$/, stderr);
+    assert.match(second, /another process, or this one, has it open$/);
+    assert.deepEqual(others, [true, false, "opened", 2]);
   }
 );
 
-test("a system that ignores the lock, and one that is not known, end the start with 74", async () => {
-  const message =
-    /^74 .* cannot be locked: expected a system and a file system that obey UV_FS_O_EXLOCK$/m;
-  for (const system of ["darwin", "sunos"]) {
-    const store = join(socketFolder(), "plants.ndjson");
-    await assert.rejects(launch({ store, node: nodeOn(system) }), { message });
-  }
-});
-
-test("nobody listens where nothing is, however long the path", async () => {
-  for (const bytes of [107, 108, 300])
-    assert.equal(await mayListenOn(pathOf(bytes)), false);
+test("a system that ignores the lock is refused with 74", () => {
+  const { stderr } = onMac({});
+  assert.match(
+    stderr,
+    /cannot be locked: expected a system and a file system that obey UV_FS_O_EXLOCK/
+  );
+  assert.match(stderr, /exitCode: 74/);
 });
 
 test("an opening that fails keeps no lock, however often, though its file can't be closed either", async () => {

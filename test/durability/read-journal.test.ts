@@ -6,12 +6,8 @@ import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import {
-  openJournal,
-  readJournal,
-  type JournalRecord
-} from "../../src/index.ts";
-import { journalWith } from "../support/journals.ts";
+import { readJournal, type JournalRecord } from "../../src/index.ts";
+import { journalWith, openJournal } from "../support/journals.ts";
 import { placeIn, temporaryFolder } from "../support/support.ts";
 import { until } from "../support/until.ts";
 

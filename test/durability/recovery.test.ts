@@ -6,8 +6,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { JournalError } from "../../src/journal/error.ts";
 import type { Disk } from "../../src/journal/files.ts";
-import { openJournal } from "../../src/journal/journal.ts";
-import { EACCES } from "../support/journals.ts";
+import { EACCES, openJournal } from "../support/journals.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
 
 /** A journal of three batches of two, as the program writes it. */

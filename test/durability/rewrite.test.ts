@@ -16,12 +16,11 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { openJournal } from "../../src/index.ts";
 import { windowBytesMax } from "../../src/journal/recover.ts";
 import { copyBytesMax } from "../../src/journal/rewrite.ts";
 import { run } from "../support/in-process.ts";
 import { C, copyOf, four, six } from "../support/ends.ts";
-import { diskWith, marksIn } from "../support/journals.ts";
+import { diskWith, marksIn, openJournal } from "../support/journals.ts";
 import { placeIn, temporaryFolder } from "../support/support.ts";
 
 const copy = copyOf();

@@ -18,7 +18,7 @@ import {
 import { join } from "node:path";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { openJournal, type Journal } from "../../src/journal/journal.ts";
+import type { Journal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/error.ts";
 import {
   diskWith,
@@ -26,6 +26,7 @@ import {
   ENOSPC,
   headerBytes,
   idsIn,
+  openJournal,
   outcomeOf,
   read,
   simulated

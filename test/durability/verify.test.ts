@@ -14,7 +14,7 @@ import fs, {
 import { syncBuiltinESMExports } from "node:module";
 import { join } from "node:path";
 import { test } from "node:test";
-import { openJournal, readJournal } from "../../src/index.ts";
+import { readJournal } from "../../src/index.ts";
 import { linesOf, type Bytes } from "../../src/journal/lines.ts";
 import { planOpening } from "../../src/journal/rewrite.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
@@ -36,6 +36,7 @@ import {
   journalWith,
   journalWithKeys,
   lineOf,
+  openJournal,
   read,
   record
 } from "../support/journals.ts";

@@ -11,7 +11,6 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { openJournal } from "../../src/journal/journal.ts";
 import {
   append,
   diskWith,
@@ -23,6 +22,7 @@ import {
   fern,
   headerBytes,
   journalWith,
+  openJournal,
   simulated
 } from "../support/journals.ts";
 import type { SimulatedDisk } from "../support/simdisk.ts";

@@ -11,6 +11,7 @@ import {
   headerStart,
   lineOf,
   record,
+  recordStart,
   uuid
 } from "./journals.ts";
 
@@ -312,6 +313,18 @@ const plain: Readonly<
     bytesOf(header, record(1, 0)),
     refused(133),
     [noRecord, 1]
+  ],
+  "a key with bits that no digest has": [
+    bytesOf(
+      six,
+      lineOf(
+        recordStart(7, C).replace(
+          ',"plant"',
+          `,"key":"${"A".repeat(21)}B","plant"`
+        )
+      )
+    ),
+    refused(end)
   ],
   "a plant that is no object": [bytesOf(six, record(7, C, "7")), refused(end)],
   "a blank line after the header": [bytesOf(header, "\n"), refused(133)],

@@ -132,8 +132,13 @@ const copy = (disk: SimulatedDisk, to: "new file" | "in place") => {
  * Returns how much of a file a reader ships that prints each line once: what a later line certifies,
  * as the recipe does.
  */
-export const certifiedIn = (file: Buffer): number =>
-  Number(/.*"synced":(\d+),.*\n/s.exec(file.toString("latin1"))?.[1] ?? 0);
+export function certifiedIn(file: Buffer): number {
+  const lines = file.toString("latin1", 0, file.lastIndexOf("\n") + 1);
+  return Number(
+    /^"synced":(\d+),/.exec(lines.slice(lines.lastIndexOf('"synced":')))?.[1] ??
+      0
+  );
+}
 
 /** A program on its disk, and a reader of its file. */
 export interface Subject {
@@ -163,8 +168,9 @@ async function run(
   states: Set<string>
 ): Promise<History> {
   const story = new Story(subject, operator, faults, states);
-  const violation = await story.run();
+  const problem = await story.run();
   const { steps, isKnown } = story;
+  const violation = problem && describe(operator, faults, steps, problem);
   return { violation, steps, isKnown };
 }
 
@@ -183,6 +189,9 @@ class Story {
 
   readonly #shippedOf: (file: Buffer) => number;
   #shipped = Buffer.alloc(0);
+
+  /** The file as the reader has last seen it: a change makes another buffer. */
+  #read: Buffer | undefined;
   readonly #operator: Operator;
   readonly #faults: readonly PlannedFault[];
   readonly #outcomes = new Map<number, string>();
@@ -251,7 +260,9 @@ class Story {
 
   /** Prints the lines that are new. */
   #ship() {
-    const file = this.#disk.bytes(path) ?? Buffer.alloc(0);
+    const file = this.#disk.bytes(path);
+    if (!file || file === this.#read) return;
+    this.#read = file;
     const shipped = this.#shippedOf(file);
     if (shipped > this.#shipped.length)
       this.#shipped = Buffer.from(file.subarray(0, shipped));
@@ -405,8 +416,9 @@ function* faultsOf({ steps }: History, after = -1) {
 const describe = (
   operator: Operator,
   faults: readonly PlannedFault[],
-  { steps, violation }: History
-) =>
+  steps: readonly Step[],
+  problem: string
+): string =>
   `an operator ${operator}; ` +
   faults
     .map(({ index, outcome }) => {
@@ -418,7 +430,7 @@ const describe = (
       return `step ${index}, ${operation}: ${JSON.stringify(what)}`;
     })
     .join("; ") +
-  `: ${violation}`;
+  `: ${problem}`;
 
 /** Runs every history with so many faults, until one violates what must hold. */
 export async function explore(
@@ -429,20 +441,19 @@ export async function explore(
   let count = 0;
   const states = new Set<string>();
   for (const operator of operatorsTried) {
-    const history = async (...faults: readonly PlannedFault[]) => {
+    const history = (...faults: readonly PlannedFault[]) => {
       count++;
-      const found = await run(subject, operator, faults, states);
-      return { found, text: describe(operator, faults, found) };
+      return run(subject, operator, faults, states);
     };
-    const { found: whole, text } = await history();
-    if (whole.violation !== undefined) return { count, violation: text };
+    const whole = await history();
+    if (whole.violation !== undefined) return { ...whole, count };
     for (const first of faultsOf(whole)) {
-      const { found, text } = await history(first);
-      if (found.violation !== undefined) return { count, violation: text };
+      const found = await history(first);
+      if (found.violation !== undefined) return { ...found, count };
       if (faultsMax === 1 || found.isKnown) continue;
       for (const second of faultsOf(found, first.index)) {
-        const { found, text } = await history(first, second);
-        if (found.violation !== undefined) return { count, violation: text };
+        const last = await history(first, second);
+        if (last.violation !== undefined) return { ...last, count };
       }
     }
   }

@@ -9,7 +9,11 @@ import {
   type Disk,
   type JournalFile
 } from "../../src/journal/files.ts";
-import { openJournal, type Journal } from "../../src/journal/journal.ts";
+import {
+  openJournal as openWithDefaults,
+  type Journal,
+  type JournalOptions
+} from "../../src/journal/journal.ts";
 import type { Bytes } from "../../src/journal/lines.ts";
 import type { NewPlant } from "../../src/plant.ts";
 import { StoreError } from "../../src/store.ts";
@@ -128,12 +132,19 @@ export const fern: NewPlant = { id: 1n, name: "Fern" };
 /** A small window of keys: the default's takes 29 MB and milliseconds at each opening. */
 const keysBytesMax = 65_536;
 
+/** Opens a journal, by default with a small window of keys. */
+export const openJournal = (
+  path: string,
+  { limits, ...options }: JournalOptions = {}
+): Promise<Journal> =>
+  openWithDefaults(path, { ...options, limits: { keysBytesMax, ...limits } });
+
 /** Makes a closed journal of these plants, or adds them to one; returns its path. */
 export async function journalWith(
   path: string,
   ...plants: readonly NewPlant[]
 ): Promise<string> {
-  const journal = await openJournal(path, { limits: { keysBytesMax } });
+  const journal = await openJournal(path);
   for (const plant of plants) await journal.append(plant);
   await journal.close();
   return path;
@@ -167,11 +178,7 @@ export async function simulated(given: Partial<Limits> = {}) {
   const warnings: string[] = [];
   const failures: string[] = [];
   const warn = (text: string): void => void warnings.push(text);
-  const journal = await openJournal(path, {
-    disk,
-    limits: { keysBytesMax, ...given },
-    warn
-  });
+  const journal = await openJournal(path, { disk, limits: given, warn });
   journal.on("failed", ({ code, exitCode }) =>
     failures.push(`${code} ${exitCode}`)
   );

@@ -1,7 +1,7 @@
 /** Shared by the tests of faults: tools that may be missing, broken copies of the program. */
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync, type ChildProcess } from "node:child_process";
-import {
+import fs, {
   cpSync,
   existsSync,
   readdirSync,
@@ -9,7 +9,9 @@ import {
   readlinkSync,
   writeFileSync
 } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import { dirname, join } from "node:path";
+import type { TestContext } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import {
   program,
@@ -122,6 +124,26 @@ export function readableByAll(
     0
   );
   return server;
+}
+
+/** Replaces a function of node:fs for a test, in all modules. */
+export function mockFs<Name extends "readSync" | "renameSync" | "statSync">(
+  t: TestContext,
+  name: Name,
+  replace: (
+    real: () => unknown,
+    ...given: Parameters<(typeof fs)[Name]>
+  ) => unknown
+): void {
+  const real = fs[name] as (...given: readonly unknown[]) => unknown;
+  const mock = t.mock.method(fs, name, ((
+    ...given: Parameters<(typeof fs)[Name]>
+  ) => replace(() => real(...given), ...given)) as (typeof fs)[Name]);
+  syncBuiltinESMExports();
+  t.after(() => {
+    mock.mock.restore();
+    syncBuiltinESMExports();
+  });
 }
 
 /** Makes NAME.crt and NAME.key in a folder, a certificate that is its own authority; their paths. */
