@@ -1,14 +1,8 @@
-/** Signals: during the start, twice, through npm; and the exit codes. */
+/** Signals: during the start, twice, at a terminal's end; and the exit codes. */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import {
-  existsSync,
-  readFileSync,
-  renameSync,
-  symlinkSync,
-  writeFileSync
-} from "node:fs";
+import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { Server } from "node:http";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
@@ -17,7 +11,6 @@ import { begin, start } from "../support/in-process.ts";
 import {
   finish,
   logged,
-  post,
   preload,
   statusOf,
   timeout,
@@ -27,157 +20,53 @@ import {
 import { readAnswers } from "../support/exchange.ts";
 import {
   cleanEnvironment,
-  eventsOf,
-  type LogEvent,
   program,
-  root,
-  type Running,
-  runningOf,
-  socketFolder,
   startProcess,
   temporaryFolder,
   token
 } from "../support/support.ts";
-import { missing } from "../support/tools.ts";
-import { until } from "../support/until.ts";
 
-/** Stops the program's clock at 0 until SIGUSR2 sets it. */
-const stoppedClock = (millis: number): string => `
-  let now = 0;
-  performance.now = () => now;
-  ${told}
-  process.on("SIGUSR2", () => { now = ${millis}; });`;
-
-/** Prints each signal that a listener handled. Node binds process.emit when the first one is added. */
-const told = `
-  const emit = process.emit;
-  process.emit = function (name, ...others) {
-    const result = emit.call(this, name, ...others);
-    if (String(name).startsWith("SIG")) process.stderr.write(name + " was handled\\n");
-    return result;
-  };
-`;
-
-/** Sends a signal, and waits until it was handled. */
-async function signal(server: Running, name: NodeJS.Signals): Promise<void> {
-  const timesHandled = (): number =>
-    server.stderr().split(`${name} was handled\n`).length;
-  const before = timesHandled();
-  server.signal(name);
-  await server.until(() => timesHandled() > before, `it handled ${name}`);
+/** Starts the program in this process, which it does not end: it tells the codes that it would end with. */
+async function startForEnd(args: readonly string[] = [], cwd?: string) {
+  const codes: number[] = [];
+  const exit = (code: number) => codes.push(code) as never;
+  const server = await start({ args, cwd, host: { exit } });
+  return { server, codes, socket: await underWay(server) };
 }
 
-for (const name of ["SIGINT", "SIGTERM"] as const) {
-  test(`${name} again within a second is a repetition: the response in progress still comes`, async (t) => {
-    const server = await start();
-    const socket = await underWay(server);
-    for (const millis of [0, 0, 999]) {
-      t.mock.method(performance, "now", () => millis);
-      server.signal(name);
+for (const [first, second, millis, codes] of [
+  ["SIGINT", "SIGINT", 999, []],
+  ["SIGTERM", "SIGTERM", 999, []],
+  ["SIGINT", "SIGINT", 1_000, [69]],
+  ["SIGTERM", "SIGTERM", 1_000, [69]],
+  ["SIGINT", "SIGTERM", 0, [69]],
+  ["SIGTERM", "SIGINT", 0, [69]]
+] as const) {
+  test(`${second} ${millis} ms after ${first} ${codes.length === 0 ? "is a repetition: the response in progress still comes" : "ends at once"}`, async (t) => {
+    const ending = await startForEnd();
+    for (const [name, now] of [
+      [first, 0],
+      [first, 0],
+      [second, millis]
+    ] as const) {
+      t.mock.method(performance, "now", () => now);
+      ending.server.signal(name);
     }
-    assert.deepEqual(await finish(socket), [200]);
-    assert.equal(await server.end(name), 0, server.stderr());
+    assert.deepEqual(ending.codes, codes);
+    assert.deepEqual(await finish(ending.socket), [200]);
   });
-
-  for (const [first, when] of [
-    [name, "a second later"],
-    ["SIGTERM", "at once"],
-    ["SIGINT", "at once"]
-  ] as const) {
-    if (first === name && when === "at once") continue;
-    test(`${name} ${when} after ${first} ends at once: the response in progress is lost`, async () => {
-      // Not by the deadline, which ends with 69, too.
-      const args = ["--drain-timeout", "600000"];
-      const server = await startProcess({
-        args,
-        nodeArgs: preload(stoppedClock(1_000))
-      });
-      const socket = await underWay(server);
-      await signal(server, first);
-      if (when !== "at once") await signal(server, "SIGUSR2");
-      const answers = readAnswers(socket, 1);
-      assert.equal(await server.end(name), 69);
-      assert.deepEqual(await answers, []);
-    });
-  }
 }
 
-/** npm hands its signals on to bash. */
-const noNpm = missing(["npm", "--version"], ["bash", "--version"]);
-
-/** Runs `npm start` in a process group of its own, so that none of it outlives a test that fails. */
-async function npmStart(
-  t: TestContext,
-  env: Readonly<Record<string, string>> = {}
-) {
-  const folder = temporaryFolder();
-  const { scripts } = JSON.parse(
-    readFileSync(join(root, "package.json"), "utf8")
-  );
-  const manifest = {
-    name: "npm-start",
-    type: "module",
-    scripts: { start: scripts.start }
-  };
-  writeFileSync(join(folder, "package.json"), JSON.stringify(manifest));
-  symlinkSync(join(root, "dist"), join(folder, "dist"));
-  const npm = runningOf(
-    spawn("npm", ["start", "--silent"], {
-      cwd: folder,
-      env: cleanEnvironment({ PORT: "0", PLANTS_TOKEN: token, ...env }),
-      detached: true,
-      stdio: ["ignore", "pipe", "pipe"]
-    })
-  );
-  const { pid: group = 0 } = npm.process;
-  t.after(() => npm.process.exitCode ?? process.kill(-group, "SIGKILL"));
-  await npm.listening();
-  return { npm, group, socket: await underWay(npm) };
-}
-
-test(
-  "Ctrl-C at npm start, which npm repeats, ends with 0 and cuts off nothing",
-  { skip: noNpm },
-  async (t) => {
-    const [, script = ""] =
-      preload(`if (process.argv[1].endsWith("server.js")) {
-    console.error("process", process.pid);
-    ${stoppedClock(0)}
-  }`);
-    const env = {
-      NODE_OPTIONS: `--import=${script}`,
-      npm_config_script_shell: "bash"
-    };
-    const { npm, group, socket } = await npmStart(t, env);
-    // Ctrl-C goes to both. One after the other: two that wait at the same time are but one.
-    const [, child] = /process (\d+)/.exec(npm.stderr()) ?? [];
-    for (const [index, pid] of [Number(child), group].entries()) {
-      process.kill(pid, "SIGINT");
-      await npm.until(
-        () => npm.stderr().split("SIGINT was handled").length >= index + 2,
-        "it handled SIGINT"
-      );
-    }
-    assert.deepEqual(await finish(socket), [200]);
-    assert.equal(await npm.ended, 0, npm.stderr());
-  }
-);
-
-test(
-  "SIGTERM at npm start ends npm and the server, which drains",
-  { skip: noNpm },
-  async (t) => {
-    const { npm, group, socket } = await npmStart(t);
-    npm.signal("SIGTERM");
-    assert.deepEqual(await finish(socket), [200]);
-    await npm.ended;
-    assert.throws(
-      () => process.kill(-group, 0),
-      /ESRCH/,
-      "no process of the group is left"
-    );
-  }
-);
+test("a process that ends at once, with 69, loses the response in progress", async () => {
+  // Not by the deadline, which ends with 69, too.
+  const server = await startProcess({ args: ["--drain-timeout", "600000"] });
+  const socket = await underWay(server);
+  const answers = readAnswers(socket, 1);
+  server.signal("SIGTERM");
+  await logged(server, "draining: SIGTERM");
+  assert.equal(await server.end("SIGINT"), 69);
+  assert.deepEqual(await answers, []);
+});
 
 /** Starts the program. Just before it listens, the files change and it gets a signal. */
 async function startWith(
@@ -263,112 +152,47 @@ test("a SIGHUP while the program is loaded is done when the start is, and ends o
   assert.equal(end, "SIGHUP");
 });
 
-const noTerminal = missing(["script", "--version"], ["nohup", "--version"]);
-
-for (const [how, wrapper] of [
-  ["drains and ends with 0", ""],
-  ["goes on under nohup", "nohup"]
-] as const) {
-  test(
-    `once its terminal is closed the server ${how}; before that SIGHUP reloads`,
-    { skip: noTerminal },
-    async (t) => {
-      const cwd = socketFolder();
-      // A person's shell hands its SIGHUP on, too.
-      const line = `${wrapper} "${process.execPath}" "${program}" --socket s 2> log &
-        trap "kill -HUP $!" HUP; wait; wait $!; echo $? > code`;
-      const terminal = spawn("script", ["-qec", line, "/dev/null"], {
-        cwd,
-        env: cleanEnvironment({ PLANTS_TOKEN: token }),
-        stdio: ["pipe", "ignore", "ignore"]
-      });
-      t.after(() => terminal.kill("SIGKILL"));
-      const contentOf = (name: string): string =>
-        existsSync(join(cwd, name))
-          ? readFileSync(join(cwd, name), "utf8")
-          : "";
-      const events = (): readonly LogEvent[] => eventsOf(contentOf("log"));
-      const has = (words: string, times = 1): Promise<void> =>
-        until(
-          words,
-          () =>
-            events().filter(({ msg }) => msg.startsWith(words)).length === times
-        );
-      await has("serving");
-      const pid = Number(events()[0]?.pid);
-      t.after(() => spawnSync("kill", ["-KILL", `${pid}`]));
-      process.kill(pid, "SIGHUP");
-      await has("not rotated");
-      terminal.kill("SIGKILL");
-      if (wrapper === "")
-        return until("0 is its exit code", () => contentOf("code") === "0\n");
-      await has("not rotated", 2);
-      assert.equal(await post({ socketPath: join(cwd, "s") }), 200);
-    }
-  );
-}
-
-for (const name of ["SIGINT", "SIGTERM"] as const) {
-  test(`${name} during the start ends the program with 0 when the start is done`, async (t) => {
-    const cwd = temporaryFolder();
-    const server = await startWith(t, name, cwd);
-    assert.equal(await server.ended, 0);
-    assert.equal(server.stderr(), "");
-    assert.ok(existsSync(join(cwd, "plants.ndjson")));
-  });
-}
+test("SIGTERM during the start ends the program with 0 when the start is done", async (t) => {
+  const cwd = temporaryFolder();
+  const server = await startWith(t, "SIGTERM", cwd);
+  assert.equal(await server.ended, 0);
+  assert.equal(server.stderr(), "");
+  assert.ok(existsSync(join(cwd, "plants.ndjson")));
+});
 
 test("SIGUSR1 opens no debugger, and SIGUSR2 does not end the program", async () => {
-  const server = await startProcess({
-    nodeArgs: ["--inspect-port=0", ...preload(told)]
-  });
-  await signal(server, "SIGUSR1");
-  await signal(server, "SIGUSR2");
+  const server = await startProcess({ nodeArgs: ["--inspect-port=0"] });
+  server.signal("SIGUSR1");
+  server.signal("SIGUSR2");
   assert.equal(await statusOf(server), 200);
   assert.equal(await server.end(), 0);
-  assert.equal(server.stderr().replace(/^SIG\w+ was handled\n/gm, ""), "");
+  assert.equal(server.stderr(), "");
 });
 
 test("the control: a program that does not listen opens the debugger at SIGUSR1, dies of SIGUSR2", async () => {
   const idle = "setInterval(() => undefined, 1_000); console.log('runs')";
-  for (const name of ["SIGUSR1", "SIGUSR2"] as const) {
-    const child = spawn(process.execPath, ["--inspect-port=0", "-e", idle]);
-    await once(child.stdout, "data");
-    child.kill(name);
-    if (name === "SIGUSR1") {
-      assert.match(
-        `${await once(child.stderr, "data")}`,
-        /^Debugger listening/
-      );
-      child.kill("SIGKILL");
-    }
-    const [, signalCode] = await once(child, "exit");
-    assert.equal(signalCode, name === "SIGUSR1" ? "SIGKILL" : name);
-  }
+  const child = spawn(process.execPath, ["--inspect-port=0", "-e", idle]);
+  await once(child.stdout, "data");
+  child.kill("SIGUSR1");
+  assert.match(`${await once(child.stderr, "data")}`, /^Debugger listening/);
+  child.kill("SIGUSR2");
+  assert.deepEqual(await once(child, "exit"), [null, "SIGUSR2"]);
 });
 
-for (const [what, deadline] of [
-  ["the drain's deadline", "100"],
-  ["a second signal", "60000"]
-] as const) {
-  test(`a journal that fails makes the end 74, though ${what} cuts requests off`, async () => {
+test("a journal that fails makes the end 74, though the drain's deadline or a second signal cuts requests off", async () => {
+  for (const isSignalled of [false, true]) {
     const cwd = temporaryFolder();
+    const deadline = isSignalled ? "60000" : "100";
     const args = ["--rotation-timeout", "10", "--drain-timeout", deadline];
-    const server = await startProcess({ cwd, args, nodeArgs: preload(told) });
-    const socket = await underWay(server);
+    const { server, codes, socket } = await startForEnd(args, cwd);
     renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
     assert.equal(await statusOf(server), 503);
-    if (what === "a second signal") await signal(server, "SIGTERM");
-    assert.equal(
-      await (what === "a second signal" ? server.end("SIGINT") : server.ended),
-      74
-    );
-    assert.match(
-      server.stderr(),
-      what === "a second signal"
-        ? /was renamed/
-        : /was renamed.*\n.*requests were cut off after 100 ms\n$/
-    );
+    if (isSignalled)
+      for (const name of ["SIGTERM", "SIGINT"] as const) server.signal(name);
+    else await logged(server, "requests were cut off after 100 ms");
+    assert.match(server.stderr(), /was renamed/);
+    assert.deepEqual(codes, [74]);
     socket.destroy();
-  });
-}
+    assert.equal(await server.ended, 74);
+  }
+});

@@ -88,7 +88,7 @@ export async function start({
 }: Options = {}): Promise<Running> {
   const running = begin(
     ["--port", "0", ...args],
-    { PLANTS_TOKEN: token, ...env },
+    { PLANTS_TOKEN: token, PLANTS_KEY_WINDOW: "65536", ...env },
     { cwd, ...options }
   );
   await running.listening();
