@@ -2,9 +2,8 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
-import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { run, start } from "../support/in-process.ts";
@@ -16,9 +15,7 @@ import {
   program,
   type Running,
   socketFolder,
-  startProcess,
-  temporaryFolder,
-  token
+  temporaryFolder
 } from "../support/support.ts";
 import { missing, outcomeOf } from "../support/tools.ts";
 
@@ -48,87 +45,56 @@ for (1 .. $lives) {
 }
 exit $? >> 8;`;
 
-interface Handed {
-  readonly folder?: string;
-  readonly lives?: number;
-  readonly args?: readonly string[];
-  readonly env?: Readonly<Record<string, string>>;
-}
-
-/** The program on a socket that was handed in; or its exit code and stderr, if it ends at once. */
-function handed(
-  where: string,
-  { folder = socketFolder(), lives = 1, args = [], env = {} }: Handed
-) {
+/** The program on a socket that was handed in, with a generated token; or its exit code and stderr. */
+function handed(where: string, folder: string, lives: number) {
   const child = spawn(
     "perl",
-    [
-      "-MPOSIX",
-      "-e",
-      manager,
-      where,
-      `${lives}`,
-      process.execPath,
-      program,
-      ...args
-    ],
-    {
-      cwd: folder,
-      stdio: ["ignore", "pipe", "pipe"],
-      env: cleanEnvironment({ PLANTS_TOKEN: token, ...env })
-    }
+    ["-MPOSIX", "-e", manager, where, `${lives}`, process.execPath, program],
+    { cwd: folder, stdio: ["ignore", "pipe", "pipe"], env: cleanEnvironment() }
   );
   return outcomeOf(child);
 }
 
-/** The number of the life that begins, and its first line. */
+/** The number of the process that begins such a life, and what it printed. */
 async function living(outcome: Running | string, life: number) {
   assert.ok(typeof outcome !== "string", String(outcome));
+  const printed = () => outcome.stdout().split(/(?=^plant-store)/m);
   await outcome.until(
-    () => outcome.stdout().split("\n").length > life,
-    "its line"
+    () => /-d '/.test(printed()[life - 1] ?? ""),
+    "it printed"
   );
-  const pids = [...outcome.stderr().matchAll(/^pid (\d+)$/gm)].map(([, pid]) =>
-    Number(pid)
-  );
+  const pids = [...outcome.stderr().matchAll(/^pid (\d+)$/gm)];
   return {
-    pid: pids[life - 1] ?? NaN,
-    line: outcome.stdout().split("\n")[life - 1]
+    pid: Number(pids[life - 1]?.[1]),
+    said: printed()[life - 1] ?? "",
+    outcome
   };
 }
 
-for (const [host, address] of [
-  ["127.0.0.1", "127.0.0.1"],
-  ["::1", "[::1]"]
-] as const) {
-  const isThere = Object.values(networkInterfaces()).some((each) =>
-    each?.some((one) => one.address === host)
-  );
-  const skip = isThere ? noPerl : `there is no ${host} here`;
-  test(
-    `an inherited port of ${host} is served, and stays open for the next process`,
-    { skip },
-    async () => {
-      const outcome = await handed(host, { lives: 2 });
-      for (const [life, signal] of [
-        [1, "SIGKILL"],
-        [2, "SIGTERM"]
-      ] as const) {
-        const { pid, line = "" } = await living(outcome, life);
-        const [, port] =
-          /^plant-store listening on http:\/\/(?:\S+):(\d+)$/.exec(line) ?? [];
-        assert.equal(
-          line,
-          `plant-store listening on http://${address}:${port}`
-        );
-        assert.equal(await post({ host, port: Number(port) }), 200);
-        process.kill(pid, signal);
-      }
-      assert.ok(typeof outcome !== "string");
-      assert.equal(await outcome.ended, 0);
+test(
+  "an inherited port is served, and stays open for the next process",
+  { skip: noPerl },
+  async () => {
+    const started = await handed("127.0.0.1", temporaryFolder(), 2);
+    for (const [life, signal] of [
+      [1, "SIGKILL"],
+      [2, "SIGTERM"]
+    ] as const) {
+      const { pid, said } = await living(started, life);
+      const [, port] =
+        /^plant-store listening on http:\/\/127\.0\.0\.1:(\d+)\n/.exec(said) ??
+        [];
+      assert.match(
+        said,
+        RegExp(`^  curl 'http://127\\.0\\.0\\.1:${port}/plants' `, "m")
+      );
+      assert.equal(await post({ port: Number(port) }), 401);
+      process.kill(pid, signal);
     }
-  );
-}
+    assert.ok(typeof started !== "string");
+    assert.equal(await started.ended, 0);
+  }
+);
 
 test(
   "an inherited Unix socket is served, and not removed",
@@ -136,167 +102,106 @@ test(
   async () => {
     const folder = socketFolder();
     const socketPath = join(folder, "s");
-    const outcome = await handed(socketPath, { folder, lives: 3 });
+    const started = await handed(socketPath, folder, 2);
     for (const [life, signal] of [
-      [1, "SIGTERM"],
-      [2, "SIGKILL"],
-      [3, "SIGTERM"]
+      [1, "SIGKILL"],
+      [2, "SIGTERM"]
     ] as const) {
-      const { pid, line } = await living(outcome, life);
-      assert.equal(line, "plant-store listening on unix:fd 3");
-      assert.equal(await post({ socketPath }), 200);
-      if (life === 2) {
-        // A start with its path does not remove it either: a process listens there.
-        const other = await run(
-          ["--socket", socketPath, "--store", "other"],
-          {},
-          folder
-        );
-        assert.equal(other.code, 69, other.stderr);
-      }
+      const { pid, said } = await living(started, life);
+      assert.match(said, /^plant-store listening on unix:fd 3\n/);
+      assert.match(
+        said,
+        /^ {2}curl --unix-socket 'PATH' 'http:\/\/localhost\/plants' /m
+      );
+      assert.equal(await post({ socketPath }), 401);
       process.kill(pid, signal);
-      assert.ok(existsSync(socketPath), "it is not ours to remove");
     }
-    assert.ok(typeof outcome !== "string");
-    assert.equal(await outcome.ended, 0);
+    assert.ok(typeof started !== "string");
+    assert.equal(await started.ended, 0);
     assert.ok(existsSync(socketPath), "it is not ours to remove");
   }
 );
 
+const notListening = /^78 plant-store: LISTEN_FDS: cannot listen: /;
+
+test("an inherited descriptor that is not a socket ends with 78", async () => {
+  // The descriptor after stderr is one of Node's own.
+  const env = { LISTEN_PID: `${process.pid}`, LISTEN_FDS: "1" };
+  const { code, stderr } = await run([], env, temporaryFolder());
+  assert.match(`${code} ${stderr}`, notListening);
+});
+
 test(
-  "the curl line for an inherited socket names that socket, whatever --socket is",
+  "an inherited connection, as with Accept=yes, ends with 78",
   { skip: noPerl },
   async () => {
-    const folder = socketFolder();
-    for (const [where, found] of [
-      [
-        join(folder, "s"),
-        /^ {2}curl --unix-socket 'PATH' 'http:\/\/localhost\/plants' /m
-      ],
-      ["127.0.0.1", /^ {2}curl 'http:\/\/127\.0\.0\.1:\d+\/plants' /m]
-    ] as const) {
-      const outcome = await handed(where, {
-        folder,
-        args: ["--socket", "other"],
-        env: { PLANTS_TOKEN: "" }
-      });
-      const { pid } = await living(outcome, 1);
-      assert.ok(typeof outcome !== "string");
-      assert.match(outcome.stdout(), found);
-      process.kill(pid, "SIGTERM");
-      assert.equal(await outcome.ended, 0);
-    }
+    const connected = `use Socket qw(:all); $^F = 3;
+    socketpair(S, OTHER, AF_UNIX, SOCK_STREAM, 0) or exit 9;
+    POSIX::dup2(fileno(S), 3) if fileno(S) != 3;
+    $ENV{LISTEN_PID} = $$; $ENV{LISTEN_FDS} = 1;
+    exec @ARGV;`;
+    const child = spawn(
+      "perl",
+      ["-MPOSIX", "-e", connected, process.execPath, program],
+      {
+        cwd: temporaryFolder(),
+        stdio: ["ignore", "pipe", "pipe"],
+        env: cleanEnvironment()
+      }
+    );
+    assert.match(String(await outcomeOf(child)), notListening);
   }
 );
 
-/** Hands descriptor 3 to the program: what perl opens as S. */
-const handing = (open: string): readonly string[] => [
-  "-MPOSIX",
-  "-e",
-  `use Socket qw(:all); $^F = 3; ${open} or exit 9;
-POSIX::dup2(fileno(S), 3) if fileno(S) != 3;
-$ENV{LISTEN_PID} = $$; $ENV{LISTEN_FDS} = 1;
-exec @ARGV;`
-];
-
-for (const [what, open] of [
-  ["a file", 'open(S, "<", "/dev/null")'],
-  [
-    "a connected socket, as with Accept=yes,",
-    "socketpair(S, OTHER, AF_UNIX, SOCK_STREAM, 0)"
-  ],
-  ["a datagram socket", "socket(S, AF_INET, SOCK_DGRAM, 0)"]
-] as const) {
-  test(
-    `${what} as the inherited descriptor ends with 78, which names LISTEN_FDS`,
-    { skip: noPerl },
-    async () => {
-      const child = spawn(
-        "perl",
-        [...handing(open), process.execPath, program],
-        {
-          cwd: temporaryFolder(),
-          stdio: ["ignore", "pipe", "pipe"],
-          env: cleanEnvironment()
-        }
-      );
-      assert.match(
-        String(await outcomeOf(child)),
-        /^78 plant-store: LISTEN_FDS: cannot listen: /
-      );
-    }
-  );
-}
-
-test("a taken port, public or of the admin listener, ends with 69 and is named", async () => {
-  const taken = createServer();
-  await once(taken.listen(0, "127.0.0.1"), "listening");
-  const address = taken.address();
-  assert.ok(typeof address === "object" && address !== null);
-  for (const [port, admin, source] of [
-    [address.port, 0, "--host, --port"],
-    [0, address.port, "--admin"]
-  ] as const) {
-    const args = ["--port", `${port}`, "--admin", `${admin}`];
-    const { code, stdout, stderr } = await run(args, {}, temporaryFolder());
-    assert.equal(code, 69, "before anything is served");
-    assert.equal(stdout, "", "before anything is served");
-    assert.match(
-      stderr,
-      new RegExp(
-        `^plant-store: ${source}: cannot listen: .*in use 127\\.0\\.0\\.1:${address.port}\n$`
-      )
-    );
-  }
-  taken.close();
-});
-
-test("a socket that kill -9 left behind is replaced", async () => {
-  const socketPath = join(socketFolder(), "s");
-  const args = ["--socket", socketPath];
-  assert.equal(await (await startProcess({ args })).end("SIGKILL"), null);
-  assert.ok(existsSync(socketPath));
-  const second = await start({ args });
-  assert.equal(await post({ socketPath }), 200);
-  assert.equal(await second.end(), 0);
-  assert.ok(!existsSync(socketPath));
-});
-
-test("a socket that is served is not replaced", async () => {
-  const socketPath = join(socketFolder(), "s");
-  const args = ["--socket", socketPath];
-  const server = await start({ args });
-  assert.equal((await run(args, {}, temporaryFolder())).code, 69);
-  assert.equal(await post({ socketPath }), 200);
-  assert.equal(await server.end(), 0);
-});
-
-test("a file at the path of a socket is not replaced", async () => {
-  const socketPath = join(socketFolder(), "s");
-  const args = ["--socket", socketPath];
-  writeFileSync(socketPath, "not a socket");
-  assert.equal((await run(args, {}, temporaryFolder())).code, 69);
-  assert.equal(readFileSync(socketPath, "utf8"), "not a socket");
-});
-
-test("a start that cannot listen leaves an empty journal, and an existing one as it was", async () => {
+test("a start that cannot listen ends with 69, names the setting, and leaves what is there", async () => {
+  const folder = socketFolder();
   const other = createServer();
   const busy = String(await listen(other));
-  for (const at of [
-    ["--port", busy],
-    ["--host", "192.0.2.1", "--port", "0"],
-    ["--socket", join("nowhere", "s")],
-    ["--port", "0", "--admin", busy],
-    ["--port", "0", "--admin", join("nowhere", "s")]
-  ]) {
+  const served = join(folder, "served");
+  const server = await start({ args: ["--socket", served] });
+  const file = join(folder, "file");
+  writeFileSync(file, "not a socket");
+  const inUse = `in use 127\\.0\\.0\\.1:${busy}`;
+  for (const [at, reason] of [
+    [["--port", busy], `--host, --port: .*${inUse}`],
+    [["--host", "192.0.2.1"], "--host, --port: .*EADDRNOTAVAIL.*"],
+    [["--socket", "nowhere/s"], "--socket: .*ENOENT.*"],
+    [["--socket", served], `--socket: another process may listen at ${served}`],
+    [["--socket", file], `--socket: what is at ${file} is not a socket`],
+    [["--port", "0", "--admin", busy], `--admin: .*${inUse}`]
+  ] as const) {
     const cwd = temporaryFolder();
-    const { code, stderr } = await run(at, {}, cwd);
-    assert.equal(code, 69, stderr);
-    assert.match(stderr, /cannot listen: /);
-    assert.equal((await run(["verify", "plants.ndjson"], {}, cwd)).code, 0);
-    writeFileSync(join(cwd, "plants.ndjson"), header);
-    assert.equal((await run(at, {}, cwd)).code, 69);
-    assert.equal(readFileSync(join(cwd, "plants.ndjson"), "utf8"), header);
+    const path = join(cwd, "plants.ndjson");
+    for (const isEmpty of [true, false]) {
+      const { code, stdout, stderr } = await run(at, {}, cwd);
+      assert.equal(code, 69);
+      assert.equal(stdout, "", "before anything is served");
+      assert.match(
+        stderr,
+        RegExp(`^plant-store: ${reason.replace(": ", ": cannot listen: ")}\n$`)
+      );
+      if (isEmpty) {
+        assert.equal((await run(["verify", path])).code, 0, "an empty journal");
+        writeFileSync(path, header);
+      } else assert.equal(readFileSync(path, "utf8"), header);
+    }
   }
+  assert.equal(await post({ socketPath: served }), 200);
+  assert.equal(await server.end(), 0);
+  assert.equal(readFileSync(file, "utf8"), "not a socket");
   other.close();
+});
+
+test("a socket on which nobody listens is replaced, and removed at the end", async () => {
+  const folder = socketFolder();
+  const socketPath = join(folder, "s");
+  // As kill -9 leaves it: Node removes the path that it had.
+  const gone = createServer();
+  await listen(gone, join(folder, "first"));
+  renameSync(join(folder, "first"), socketPath);
+  await once(gone.close(), "close");
+  const server = await start({ args: ["--socket", socketPath] });
+  assert.equal(await post({ socketPath }), 200);
+  assert.equal(await server.end(), 0);
+  assert.ok(!existsSync(socketPath));
 });
