@@ -7,7 +7,6 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { launch } from "../support/launch.ts";
-import { program } from "../support/support.ts";
 import { patched } from "../support/tools.ts";
 
 /** Starts a program and posts two plants; the statuses, the exit code, stderr and the journal. */
@@ -19,21 +18,12 @@ async function live(server: string) {
     statuses.push(status);
     if (status !== 200) break;
   }
-  // A program that has failed ends by itself: a signal could end it first.
-  const code = await (server === program ? running.end() : running.ended);
+  const code = await running.ended;
   const ids = [
     ...readFileSync(running.path, "utf8").matchAll(/"name":"plant-(\d)"/g)
   ].map(([, id]) => Number(id));
   return { statuses, end: `${code} ${running.stderr()}`, ids };
 }
-
-test("the program itself responds with 200 twice and ends with 0: the control", async () => {
-  assert.deepEqual(await live(program), {
-    statuses: [200, 200],
-    end: "0 ",
-    ids: [1, 2]
-  });
-});
 
 for (const [invariant, file, from, to, statuses] of [
   [

@@ -19,13 +19,7 @@ import type { Answer } from "../support/http.ts";
 import { launch } from "../support/launch.ts";
 import { nodes } from "../support/recipes.ts";
 import { placeIn, program, root, temporaryFolder } from "../support/support.ts";
-import {
-  missing,
-  noMount,
-  noStrace,
-  patched,
-  strace
-} from "../support/tools.ts";
+import { missing, noMount, noStrace, strace } from "../support/tools.ts";
 import { until } from "../support/until.ts";
 
 /** The ids of a journal's records, and what is wrong with its first bad line. */
@@ -38,52 +32,60 @@ const stored: Answer = { status: 200, error: undefined };
 const full: Answer = { status: 503, error: 50301 };
 const unknown: Answer = { status: 503, error: 50302 };
 
-for (const [says, injected] of [
-  ["EIO from a write", "error=EIO"],
-  ["a write that takes no byte", "retval=0"]
+test(
+  "EIO from a write: 50302, no later 200, exit 74, and the next start goes on",
+  { skip: noStrace },
+  async () => {
+    // One thread for files, so that writes to the journal are counted: the first is the header's.
+    const { folder, path: store } = placeIn();
+    const running = await launch({
+      folder,
+      store,
+      env: { UV_THREADPOOL_SIZE: "1" },
+      wrapper: strace(
+        "write,pwrite64",
+        ...["-P", store, "-e", "inject=write,pwrite64:error=EIO:when=3"]
+      )
+    });
+    assert.deepEqual(await running.post(1), stored);
+    const later = await Promise.all([2, 3, 4].map((id) => running.post(id)));
+    assert.deepEqual(later[0], unknown);
+    assert.ok(
+      later.every(({ status }) => status === 0 || status === 503),
+      JSON.stringify(later)
+    );
+    assert.equal(await running.ended, 74, running.stderr());
+    assert.match(running.stderr(), /plants\.ndjson: at offset \d+, /);
+    assert.deepEqual(read(running.path), { ids: [1], fault: "" });
+    const again = await launch({ store: running.path });
+    assert.deepEqual(await again.post(5), stored);
+    assert.equal(await again.end(), 0);
+    assert.deepEqual(read(running.path), { ids: [1, 5], fault: "" });
+  }
+);
+
+for (const [says, bytes] of [
+  ["a new journal", ""],
+  ["a journal with a torn end", `${journals.header}{"seq":1,`]
 ] as const) {
   test(
-    `${says}: 50302, no later 200, exit 74, and the next start goes on`,
+    `a directory that cannot be synced ends the start of ${says} with 74`,
     { skip: noStrace },
     async () => {
-      // One thread for files, so that writes to the journal are counted: the first is the header's.
       const { folder, path: store } = placeIn();
-      const running = await launch({
-        folder,
-        store,
-        env: { UV_THREADPOOL_SIZE: "1" },
-        wrapper: strace(
-          "write,pwrite64",
-          ...["-P", store, "-e", `inject=write,pwrite64:${injected}:when=3`]
-        )
+      writeFileSync(store, bytes);
+      const injected = ["-P", folder, "-e", "inject=fsync:error=EIO"];
+      const wrapper = strace("fsync", ...injected);
+      await assert.rejects(launch({ folder, store, wrapper }), {
+        code: 74,
+        message: /EIO.*fsync/
       });
-      assert.deepEqual(await running.post(1), stored);
-      const later = await Promise.all([2, 3, 4].map((id) => running.post(id)));
-      assert.deepEqual(later[0], unknown);
-      assert.ok(
-        later.every(({ status }) => status === 0 || status === 503),
-        JSON.stringify(later)
-      );
-      assert.equal(await running.ended, 74, running.stderr());
-      assert.match(running.stderr(), /plants\.ndjson: at offset \d+, /);
-      assert.deepEqual(read(running.path), { ids: [1], fault: "" });
-      const again = await launch({ store: running.path });
-      assert.deepEqual(await again.post(5), stored);
+      const again = await launch({ folder, store });
+      assert.deepEqual(await again.post(1), stored);
       assert.equal(await again.end(), 0);
-      assert.deepEqual(read(running.path), { ids: [1, 5], fault: "" });
     }
   );
 }
-
-test(
-  "a folder that can't be synced ends the start with 74",
-  { skip: noStrace },
-  () =>
-    assert.rejects(
-      launch({ wrapper: strace("fsync", "-e", "inject=fsync:error=EIO") }),
-      { code: 74, message: /EIO.*fsync/ }
-    )
-);
 
 test(
   "a full file system is 50301 without a torn byte, and plants are stored again when it is freed",
@@ -129,19 +131,6 @@ test(
     assert.equal(await running.end(), 0);
   }
 );
-
-test("without memory for the window of keys the journal does not open, and says so", async () => {
-  const server = patched("keys.js", [
-    [
-      "Buffer.alloc(length * 2 * digestBytes)",
-      "Buffer.alloc(length < 1000 ? length * 2 * digestBytes : 2 ** 53)"
-    ]
-  ]);
-  await assert.rejects(launch({ server }), {
-    code: 74,
-    message: /plants\.ndjson: .*size/
-  });
-});
 
 /** The flags that the README gives, for a folder. */
 const flagsFor = (folder: string): readonly string[] =>

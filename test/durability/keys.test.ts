@@ -146,6 +146,17 @@ test("a record is remembered while its line begins within the window, also after
   }
 });
 
+test("without memory for the window the journal does not open: 74", async (t) => {
+  const alloc = t.mock.method(Buffer, "alloc", () => {
+    throw new RangeError("Array buffer allocation failed");
+  });
+  await assert.rejects(open(freshPath()), {
+    exitCode: 74,
+    message: /plants\.ndjson: Array buffer allocation failed/
+  });
+  alloc.mock.restore();
+});
+
 test("with a window of 0 there is none, and no method", async () => {
   await using journal = await open(freshPath(), { keysBytesMax: 0 });
   assert.equal(journal.appendOnce, undefined);

@@ -401,7 +401,7 @@ test("a lock decides before what can be read, and that before what the file has"
   ])[] = [
     [
       "locked",
-      (disk, path) => disk.lock(path, disk.identityOf(path) ?? "", [])
+      (disk, path) => disk.lock(path, disk.look(path)?.identity ?? "", [])
     ],
     ["unreadable", (disk) => disk.fail("read", { errno: 5 })]
   ];

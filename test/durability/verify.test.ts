@@ -1,8 +1,7 @@
 /** One reader of whole journals: what `verify`, `cat` and `readJournal` find, each kind of damage. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import fs, {
-  appendFileSync,
+import {
   closeSync,
   openSync,
   readFileSync,
@@ -11,14 +10,14 @@ import fs, {
   writeFileSync,
   writeSync
 } from "node:fs";
-import { syncBuiltinESMExports } from "node:module";
 import { join } from "node:path";
 import { test } from "node:test";
 import { readJournal } from "../../src/index.ts";
 import { linesOf, type Bytes } from "../../src/journal/lines.ts";
 import { planOpening } from "../../src/journal/rewrite.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
-import { run, start } from "../support/in-process.ts";
+import type { Host } from "../../src/program/host.ts";
+import { begin, run, start } from "../support/in-process.ts";
 import {
   bytesOf,
   completedOf,
@@ -41,8 +40,8 @@ import {
   record
 } from "../support/journals.ts";
 import { statusOf } from "../support/operator.ts";
-import { placeIn, program, temporaryFolder } from "../support/support.ts";
-import { missing } from "../support/tools.ts";
+import { placeIn, temporaryFolder } from "../support/support.ts";
+import { mockFs } from "../support/tools.ts";
 
 const name = "plants.ndjson";
 
@@ -230,18 +229,12 @@ test("a read error within a file has the file's name, and the next file is read"
   const folder = temporaryFolder();
   writeFileSync(join(folder, "a"), journalWithKeys(300_000));
   writeFileSync(join(folder, "b"), whole);
-  const { readSync } = fs;
-  const mock = t.mock.method(fs, "readSync", (...given: readonly unknown[]) => {
+  mockFs(t, "readSync", (real, ...given) => {
     // Neither the start, nor the end, which an opening reads.
     const offset = Number(given[4]);
     if (offset > 65_536 && offset < 200_000)
       throw Object.assign(new Error("EIO: i/o error, read"), { errno: -5 });
-    return Reflect.apply(readSync, fs, given);
-  });
-  syncBuiltinESMExports();
-  t.after(() => {
-    mock.mock.restore();
-    syncBuiltinESMExports();
+    return real();
   });
   for (const command of ["verify", "cat"]) {
     const found = await run([command, "a", "b"], {}, folder);
@@ -389,43 +382,23 @@ test("verify and cat refuse a file of which a flush has failed, and no other fil
   }
 });
 
-const noScript = missing(["script", "--version"]);
-test(
-  "verify draws a bar on a terminal, and wipes it",
-  { skip: noScript },
-  async () => {
-    const folder = temporaryFolder();
-    const path = join(folder, name);
-    // More blocks than the bar has cells.
-    writeFileSync(path, whole);
-    appendFileSync(path, `${`${"x".repeat(63)}\n`.repeat(2 ** 15)}no LF`);
-    const drawn = spawnSync(
-      "script",
-      ["-qec", '"$NODE" "$PROGRAM" verify plants.ndjson', "/dev/null"],
-      {
-        cwd: folder,
-        encoding: "utf8",
-        env: { ...process.env, NODE: process.execPath, PROGRAM: program }
-      }
-    );
-    assert.equal(drawn.status, 65);
-    const bars = [
-      ...drawn.stdout.matchAll(/\rplants\.ndjson \[(#*)(\.*)\]\x1b\[K/g)
-    ];
-    assert.ok(bars.length > 3, drawn.stdout.slice(0, 200));
-    assert.equal(
-      new Set(bars.map(([bar]) => bar)).size,
-      bars.length,
-      "no bar is drawn twice"
-    );
-    for (const [, done = "", rest = ""] of bars)
-      assert.equal(done.length + rest.length, 25);
-    assert.match(drawn.stdout, /\]\x1b\[K\r\x1b\[Kplants\.ndjson: damaged/);
-    const piped = await run(["verify", name], {}, folder);
-    assert.equal(piped.code, 65);
-    assert.equal(piped.stderr, "");
+test("verify draws a bar on a terminal alone, and wipes it", async () => {
+  const folder = temporaryFolder();
+  // More thousands of lines than the bar has cells.
+  writeFileSync(join(folder, name), `${whole}${"x\n".repeat(40_000)}no LF`);
+  for (const isTTY of [true, false]) {
+    let drawn = "";
+    const stderr = { isTTY, write: (text: string) => void (drawn += text) };
+    const host = { stderr: stderr as unknown as Host["stderr"] };
+    const running = begin(["verify", name], {}, { cwd: folder, host });
+    assert.equal(await running.ended, 65);
+    const bars = drawn.match(/\rplants\.ndjson \[#*\.*\]\x1b\[K/g) ?? [];
+    assert.equal(bars.length, isTTY ? 25 : 0);
+    assert.equal(new Set(bars).size, bars.length, "no bar is drawn twice");
+    for (const bar of bars) assert.equal(bar.length, bars[0]?.length);
+    assert.equal(drawn, isTTY ? `${bars.join("")}\r\x1b[K` : "");
   }
-);
+});
 
 test("a line longer than a block is read whole, and damage after it is located", async () => {
   const { path } = placeIn();

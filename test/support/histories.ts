@@ -82,7 +82,7 @@ const writeOutcomes: readonly Outcome[] = [
   { error: (bytes) => ({ bytes: half(bytes) }) },
   ...[half, all].flatMap((taken) =>
     [killed, ...cuts].map((survival) => ({
-      part: (bytes: number) => ({ bytes: taken(bytes), durable: false }),
+      part: (bytes: number) => ({ through: taken(bytes) }),
       survival
     }))
   ),
@@ -255,7 +255,7 @@ class Story {
         each.index === index - 1 && this.steps[each.index]?.operation === "sync"
     );
     if (isUnnoted && this.#copy === "not flushed") this.#copy = "lost";
-    return outcome.part?.(bytes) ?? { bytes: 0, durable: false };
+    return outcome.part?.(bytes) ?? { through: 0 };
   }
 
   /** Prints the lines that are new. */

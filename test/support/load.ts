@@ -52,13 +52,7 @@ export async function sendInTurn(
  * Posts plants over 32 connections, each after the response to the one before, and kills the server
  * when `killAt` are acknowledged. Returns the acknowledged ids and the number without a response.
  */
-export async function load(
-  server: Running,
-  firstId: number,
-  killAt: number,
-  nameOf = (id: number): string => "Fern ".repeat(id % 300),
-  aim = (): void => undefined
-) {
+export async function load(server: Running, firstId: number, killAt: number) {
   const acknowledged: number[] = [];
   const refusals: string[] = [];
   let nextId = firstId;
@@ -69,14 +63,12 @@ export async function load(
       server.port,
       () => {
         id = nextId++;
-        return post(JSON.stringify({ id, name: nameOf(id) }));
+        return post(JSON.stringify({ id, name: "Fern ".repeat(id % 300) }));
       },
       (answer) => {
         if (answer.startsWith("HTTP/1.1 200 ")) acknowledged.push(id);
         else refusals.push(answer);
-        if (acknowledged.length !== killAt) return;
-        aim();
-        server.signal("SIGKILL");
+        if (acknowledged.length === killAt) server.signal("SIGKILL");
       }
     );
     unanswered++;

@@ -27,10 +27,9 @@ export interface Fault {
   readonly bytes?: number;
 }
 
-/** What gets through of the write that a crash interrupts; of another change nothing does. */
+/** How many bytes get through of the write that a crash interrupts; of another change nothing does. */
 export interface Interruption {
-  readonly bytes: number;
-  readonly durable: boolean;
+  readonly through: number;
 }
 
 /**
@@ -42,7 +41,7 @@ export type Kept =
 
 /** What a crash leaves of what was not durable: all of it where only the process died. */
 export interface Survival {
-  readonly bytes: boolean | Kept;
+  readonly bytes: true | Kept;
   readonly names: boolean;
 }
 
@@ -92,10 +91,10 @@ export class SimulatedDisk implements Disk {
   #onStalled = (): void => undefined;
   #life = 0;
 
-  /** Puts a file there, its name durable; `durable` is what stable storage holds of it. */
-  put(path: string, bytes: Buffer, durable = bytes): void {
+  /** Puts a durable file there. */
+  put(path: string, bytes: Buffer): void {
     const inode = this.#make(path);
-    inode.fill(Buffer.from(bytes), Buffer.from(durable));
+    inode.fill(Buffer.from(bytes), Buffer.from(bytes));
     this.#durableNames.set(path, inode);
   }
 
@@ -152,17 +151,6 @@ export class SimulatedDisk implements Disk {
     return this.names().filter((name) => isMark(name));
   }
 
-  /** What a file is, whatever its name, or undefined where none is. */
-  identityOf(path: string): string | undefined {
-    return this.#names.get(path)?.identity;
-  }
-
-  /** The bytes of a file with any name. */
-  bytesOf(identity: string | undefined): Buffer | undefined {
-    return [...this.#names.values()].find((each) => each.identity === identity)
-      ?.cached;
-  }
-
   names(): string[] {
     return [...this.#names.keys()].sort();
   }
@@ -187,7 +175,7 @@ export class SimulatedDisk implements Disk {
     if (!names) this.#names = new Map(this.#durableNames);
     const kept = bytes === true ? (names ? undefined : "flushed") : bytes;
     if (kept === undefined) return;
-    for (const inode of this.#names.values()) inode.forget(kept || "durable");
+    for (const inode of this.#names.values()) inode.forget(kept);
     this.#durableNames = new Map(this.#names);
   }
 
@@ -332,7 +320,7 @@ export class SimulatedDisk implements Disk {
     if (this.isDown) throw new Error("the machine is down");
     this.calls.push(operation);
     const given = this.onCall(operation, bytes);
-    if (given && "durable" in given) this.#crash = given;
+    if (given && "through" in given) this.#crash = given;
     else if (given) this.#faults.push({ operation, left: 0, fault: given });
     const [due] = this.#faults.filter(
       (each) => each.operation === operation && each.left-- === 0
@@ -363,7 +351,7 @@ export class SimulatedDisk implements Disk {
   ): number {
     const stop = this.#stop();
     if (stop) {
-      inode.append(bytes.subarray(0, stop.bytes), stop.durable);
+      inode.append(bytes.subarray(0, stop.through), false);
       throw new Error("the machine is down");
     }
     inode.append(bytes.subarray(0, taken), errno === undefined && !this.lies);

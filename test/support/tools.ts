@@ -127,18 +127,15 @@ export function readableByAll(
 }
 
 /** Replaces a function of node:fs for a test, in all modules. */
-export function mockFs<Name extends "readSync" | "renameSync" | "statSync">(
+export function mockFs(
   t: TestContext,
-  name: Name,
-  replace: (
-    real: () => unknown,
-    ...given: Parameters<(typeof fs)[Name]>
-  ) => unknown
+  name: "readSync" | "renameSync" | "statSync",
+  replace: (real: () => unknown, ...given: readonly unknown[]) => unknown
 ): void {
-  const real = fs[name] as (...given: readonly unknown[]) => unknown;
-  const mock = t.mock.method(fs, name, ((
-    ...given: Parameters<(typeof fs)[Name]>
-  ) => replace(() => real(...given), ...given)) as (typeof fs)[Name]);
+  const real: (...given: readonly never[]) => unknown = fs[name];
+  const mock = t.mock.method(fs, name, (...given: readonly never[]) =>
+    replace(() => real(...given), ...given)
+  );
   syncBuiltinESMExports();
   t.after(() => {
     mock.mock.restore();

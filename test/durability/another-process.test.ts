@@ -1,12 +1,9 @@
-/**
- * What an opening changes, and that it loses nothing of what another process writes meanwhile, in
- * spite of all locks.
- */
+/** An opening loses nothing of what another process writes meanwhile, in spite of all locks. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { JournalError } from "../../src/journal/error.ts";
 import type { Disk } from "../../src/journal/files.ts";
-import { EACCES, openJournal } from "../support/journals.ts";
+import { openJournal } from "../support/journals.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
 
 /** A journal of three batches of two, as the program writes it. */
@@ -24,55 +21,6 @@ const whole = await (async () => {
   await journal.close();
   return disk.bytes(journalPath) ?? assert.fail();
 })();
-
-test("a journal that was closed is neither truncated nor rewritten at its opening, any other is", async () => {
-  const changesOf = async (
-    end: (disk: SimulatedDisk) => void
-  ): Promise<readonly string[]> => {
-    const disk = new SimulatedDisk();
-    const journal = await openJournal(journalPath, { disk, limits });
-    await journal.append({ id: 1n, name: "Fern" });
-    await journal.close();
-    end(disk);
-    const { length } = disk.calls;
-    const second = await openJournal(journalPath, { disk, limits });
-    const calls = disk.calls.slice(length);
-    await second.close();
-    return calls.filter((call) =>
-      ["truncate", "append", "rename", "openBeside", "remove", "sync"].includes(
-        call
-      )
-    );
-  };
-  const rewritten = [
-    "openBeside",
-    "append",
-    "rename",
-    "truncate",
-    "append",
-    "remove"
-  ];
-  const removeMarks = (disk: SimulatedDisk) => {
-    for (const mark of disk.marks()) disk.remove(mark);
-  };
-  assert.deepEqual(await changesOf(() => undefined), ["sync", "remove"]);
-  assert.deepEqual(await changesOf(removeMarks), ["sync", ...rewritten]);
-  assert.deepEqual(
-    await changesOf((disk) => {
-      const [mark = ""] = disk.marks();
-      disk.rename(mark, mark.replace(/\d+$/, "0"));
-    }),
-    ["sync", "remove", ...rewritten],
-    "a mark of another state"
-  );
-  assert.deepEqual(
-    await changesOf((disk) => disk.fail("remove", { errno: EACCES })),
-    ["sync", "remove", ...rewritten],
-    "a mark that cannot be removed"
-  );
-});
-
-// What opening does where another process writes meanwhile, in spite of all locks.
 
 /** The calls of an opening, with a step before each but the truncation, which comes with the look
  * at the size before it. */
