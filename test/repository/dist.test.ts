@@ -4,13 +4,11 @@
  * everything else must be equal, the spelling of numbers and strings included. */
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
-import { join, relative } from "node:path";
+import { join } from "node:path";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { command } from "../support/package.ts";
 import { nodes } from "../support/recipes.ts";
-import { program, root, temporaryFolder } from "../support/support.ts";
-import { loadedBy } from "./modules.ts";
+import { root } from "../support/support.ts";
 import { unless } from "../support/tools.ts";
 
 /** Runs in a Node that strips types. Its first argument is one operator to change in each built file,
@@ -105,52 +103,3 @@ test(
     assert.deepEqual(differing(" === ", " !== "), having);
   }
 );
-
-test("serve loads what its imports name: no engine, and the admin listener only with --admin", () => {
-  const loadedWith = (...args: readonly string[]): readonly string[] => {
-    const cwd = temporaryFolder();
-    // Ends the program once it has printed where it listens.
-    const end = `data:text/javascript,const { stdout } = process; const { write } = stdout;
-      stdout.write = (...args) => {
-        setImmediate(() => process.kill(process.pid, "SIGTERM"));
-        return write.apply(stdout, args);
-      };`;
-    const { status, said } = command(
-      cwd,
-      "env",
-      "NODE_V8_COVERAGE=coverage",
-      process.execPath,
-      "--import",
-      end,
-      program,
-      "--port",
-      "0",
-      ...args
-    );
-    assert.equal(status, 0, said);
-    const [file = ""] = readdirSync(join(cwd, "coverage"));
-    return [
-      ...readFileSync(join(cwd, "coverage", file), "utf8").matchAll(
-        /"url":"([^"]+)"/g
-      )
-    ]
-      .map(([, url = ""]) =>
-        relative(root, url.startsWith("file:") ? fileURLToPath(url) : root)
-      )
-      .filter((name) => name.startsWith("dist/"))
-      .map((name) => name.replace(/^dist(.*)js$/, "src$1ts"))
-      .sort();
-  };
-  const expected = [
-    ...new Set([
-      ...loadedBy("src/server.ts"),
-      ...loadedBy("src/program/run.ts")
-    ])
-  ].sort();
-  const added = [
-    "src/program/serving/admin.ts",
-    "src/program/serving/metrics.ts"
-  ];
-  assert.deepEqual(loadedWith(), expected);
-  assert.deepEqual(loadedWith("--admin", "0"), [...expected, ...added].sort());
-});

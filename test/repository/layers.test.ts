@@ -1,4 +1,5 @@
-/** The layers of the source: imports lead downwards, without a cycle; what is loaded on demand. */
+/** The layers of the source: imports lead downwards, without a cycle; what is loaded on demand; what
+ * no file may use. */
 import assert from "node:assert/strict";
 import { dirname } from "node:path";
 import { test } from "node:test";
@@ -8,7 +9,8 @@ import {
   loadedBy,
   modules,
   modulesOf,
-  sourceNames
+  sourceNames,
+  type Module
 } from "./modules.ts";
 
 /** The parts from top to bottom: a file imports what stands below it, types included. */
@@ -180,5 +182,54 @@ test("the writer and the reader of the format never import each other", () => {
   assert.ok(
     reader.includes("src/journal/record.ts"),
     "the control: the reader imports the format"
+  );
+});
+
+/** Globals that reach something, and other ways to a module or to code from a text. */
+const forbidden = new Set([
+  ...["globalThis", "global", "fetch", "WebSocket", "EventSource", "Worker"],
+  ...["BroadcastChannel", "navigator", "eval", "Function", "require"],
+  ...[".createRequire", ".getBuiltinModule"]
+]);
+
+/** What a file must not use: these, the process outside of server.ts, packages, "fs" for "node:fs". */
+const excessOf = ({ name, imports: imported, names }: Module) => [
+  ...imported.filter((from) => !/^(?:src\/|node:)/.test(from)),
+  ...names.filter(
+    (each) =>
+      forbidden.has(each) ||
+      (["process", "console"].includes(each) && name !== "src/server.ts")
+  )
+];
+
+test("no file uses a package, a global that reaches something, or code from a text", () => {
+  assert.deepEqual(modules.flatMap(excessOf), []);
+});
+
+const controls: readonly (readonly [
+  code: string,
+  ...found: readonly string[]
+])[] = [
+  ['import x from "left-pad";', "left-pad"],
+  ['import x from "fs";', "fs"],
+  ["const { exit } = process;", "process"],
+  ["use(console);", "console"],
+  ["globalThis.process.exit();", "globalThis"],
+  ["await fetch(url);", "fetch"],
+  ["new WebSocket(url);", "WebSocket"],
+  ["const run = eval;", "eval"],
+  ["new Function(text);", "Function"],
+  ['require("fs");', "require"],
+  ['host.process.getBuiltinModule("fs");', ".getBuiltinModule"],
+  ['import { y } from "node:util"; import { z } from "./config.js";'],
+  ['host.process.exit(); const text = "process.exit()"; // console.log(1)'],
+  ["const of = { fetch: y, console() {} }; class A { static process = z; }"]
+];
+
+test("the control: each of these is found, and what only looks like one is not", () => {
+  const files = controls.map(([code], index) => [`src/${index}.ts`, code]);
+  assert.deepEqual(
+    modulesOf(Object.fromEntries(files)).map(excessOf),
+    controls.map(([, ...found]) => found)
   );
 });

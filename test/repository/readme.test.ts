@@ -3,7 +3,6 @@
  * `node --import tsx test/repository/update.ts` writes the tables. readme.long.ts runs what they show.
  */
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
 import {
   existsSync,
   readdirSync,
@@ -24,7 +23,7 @@ import {
 } from "../support/support.ts";
 import { exitCodes } from "../../src/failure.ts";
 import { allText, blocks, documentOf, documents } from "./documents.ts";
-import { sourceNames } from "./modules.ts";
+import { loadedBy, sourceNames } from "./modules.ts";
 import { findTable, tables } from "./tables.ts";
 
 const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
@@ -81,11 +80,10 @@ const loadHook = preload(`import { register } from "node:module";
     }`)}`
   )});`);
 
-/** The files of the source whose builds a child has loaded up to now. */
-const loadedIn = (stderr: string): readonly string[] =>
-  [...stderr.matchAll(/^LOADS .*\/dist\/(.*)\.js$/gm)]
-    .map(([, name]) => `src/${name}.ts`)
-    .sort();
+/** What `serve` loads: the entry point, and what that loads on demand. */
+const serving = ["server", "failure", "program/exit", "program/run"].map(
+  (name) => `src/${name}.ts`
+);
 
 test("the table of what is loaded names what a load hook sees", async () => {
   const [, section = ""] =
@@ -108,24 +106,26 @@ test("the table of what is loaded names what a load hook sees", async () => {
   const later = rows.flatMap(({ files }) => (files === library ? [] : files));
   const first = sourceNames.filter((name) => !later.includes(name));
 
-  const served = async (...args: readonly string[]) => {
-    const server = await startProcess({ args, nodeArgs: loadHook });
-    await server.end();
-    return loadedIn(server.stderr());
+  const loaded = (...others: readonly string[]) => {
+    const entries = [...serving, ...others];
+    return [...new Set(entries.flatMap((each) => [...loadedBy(each)]))].sort();
   };
-  assert.deepEqual(await served(), first);
-  const admin = [...first, ...named("`--admin` adds")];
-  assert.deepEqual(await served("--admin", "0"), admin.sort());
-  const stream = [...first, ...named("`--store nats://…` adds")];
-  const address = "nats://127.0.0.1:2/plants";
-  assert.deepEqual(await served("--store", address), stream.sort());
-  const { stderr } = spawnSync(
-    process.execPath,
-    [...loadHook, "--input-type=module", "--eval", 'import "plant-store"'],
-    { cwd: root, encoding: "utf8" }
-  );
+  assert.deepEqual(loaded(), first);
+  const admin = [...first, ...named("`--admin` adds")].sort();
+  assert.deepEqual(loaded("src/program/serving/admin.ts"), admin);
+  const stream = [...first, ...named("`--store nats://…` adds")].sort();
+  assert.deepEqual(loaded("src/nats/nats.ts", "src/nats/address.ts"), stream);
   const alone = first.filter((name) => !library.includes(name));
-  assert.deepEqual(loadedIn(stderr), alone);
+  assert.deepEqual([...loadedBy("src/index.ts")].sort(), alone);
+
+  // Node loads what the imports name.
+  const server = await startProcess({
+    args: ["--admin", "0"],
+    nodeArgs: loadHook
+  });
+  await server.end();
+  const seen = server.stderr().matchAll(/^LOADS .*\/dist\/(.*)\.js$/gm);
+  assert.deepEqual([...seen].map(([, name]) => `src/${name}.ts`).sort(), admin);
 });
 
 test("the table of exit codes has those of the code, and no other", () => {
