@@ -1,26 +1,12 @@
 /** `cat` prints plants exactly as they are stored, also those after damage. */
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
-import { readFileSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { gzipSync } from "node:zlib";
-import { lineBytesMax } from "../../src/journal/record.ts";
 import { at, header, headerBytes, record } from "../support/journals.ts";
-import { run, start } from "../support/in-process.ts";
-import { ask, hangUp } from "../support/operator.ts";
-import { recipeOf } from "../support/recipes.ts";
-import { plant } from "../support/requests.ts";
-import {
-  cleanEnvironment,
-  program,
-  root,
-  runningOf,
-  temporaryFolder
-} from "../support/support.ts";
-import { missing } from "../support/tools.ts";
+import { begin, run } from "../support/in-process.ts";
+import { temporaryFolder } from "../support/support.ts";
 
-const noJq = missing(["jq", "--version"]);
 const plants = [
   '{"id":9223372036854775807,"name":"Färn \\u0000\\"","tag":"shade"}',
   '{"id":0,"name":""}'
@@ -126,12 +112,6 @@ for (const [says, input, stdout, damage] of [
     whole.slice(0, -9) + whole,
     `${plants[0]}\n${printed}`,
     [offset, noRecord, 1]
-  ],
-  [
-    "a line that is too long",
-    `${first}${"x".repeat(lineBytesMax + 1)}\n${record(3, headerBytes, plants[1])}`,
-    printed,
-    [offset, noRecord, 1]
   ]
 ] as const) {
   test(`cat - reads ${says}`, async () => {
@@ -148,27 +128,6 @@ for (const [says, input, stdout, damage] of [
   });
 }
 
-test("the recipe for a compressed journal verifies it", () => {
-  const cwd = temporaryFolder();
-  symlinkSync(join(root, "dist"), join(cwd, "dist"));
-  const compressed = gzipSync(whole);
-  for (const [content, status] of [
-    [compressed, 0],
-    [gzipSync(whole.replace("shade", "x")), 65],
-    ["", 65],
-    [compressed.subarray(9), 65]
-  ] as const) {
-    writeFileSync(join(cwd, "plants.ndjson-1.gz"), content);
-    assert.equal(
-      spawnSync("sh", ["-c", recipeOf("compressed")], {
-        cwd,
-        env: cleanEnvironment({})
-      }).status,
-      status
-    );
-  }
-});
-
 test("cat ends quietly, without reading on, when its reader has gone", async () => {
   const cwd = temporaryFolder();
   let text = header;
@@ -176,60 +135,12 @@ test("cat ends quietly, without reading on, when its reader has gone", async () 
     text += record(seq, text.length, '{"id":1,"name":"x"}');
   // Neither the damage at its end is met, nor the next file, which is missing.
   writeFileSync(join(cwd, "damaged"), `${text}x\n`);
-  const child = spawn(process.execPath, [program, "cat", "damaged", "none"], {
-    cwd,
-    env: cleanEnvironment({})
-  });
-  child.stdout.once("data", () => child.stdout.destroy());
-  const running = runningOf(child);
+  const print = (): Promise<"closed"> => Promise.resolve("closed");
+  const options = { cwd, host: { print } };
+  const running = begin(["cat", "damaged", "none"], {}, options);
   assert.equal(await running.ended, 0);
   assert.equal(running.stderr(), "");
   const { code: damaged, stdout } = await run(["cat", "damaged"], {}, cwd);
   assert.equal(damaged, 65, "the control");
   assert.equal(stdout, '{"id":1,"name":"x"}\n'.repeat(20_000), "the control");
-});
-
-test("the access log says in which record of which file a plant is, also after a rotation", async () => {
-  const cwd = temporaryFolder();
-  const server = await start({ cwd, args: ["--log-requests"] });
-  const path = join(cwd, "plants.ndjson");
-  const keyed = plant.replace("\r\n", "\r\nIdempotency-Key: k\r\n");
-  for (const request of [plant, keyed, keyed])
-    assert.equal((await ask(server, request))[0]?.status, 200);
-  renameSync(path, join(cwd, "old"));
-  await hangUp(server, "now writing to");
-  assert.equal((await ask(server, plant))[0]?.status, 200);
-  await server.end();
-  // A container's log has both outputs.
-  const log =
-    server.stdout() +
-    server
-      .events()
-      .map((event) => JSON.stringify(event))
-      .join("\n");
-  const { stdout } = spawnSync(
-    "sh",
-    ["-c", recipeOf("readable").replace(" log", " -")],
-    { encoding: "utf8", input: log }
-  );
-  if (noJq === false)
-    assert.match(
-      stdout,
-      /^plant-store listening.*\n\d{4}-\d\d-\d\dT[\d:]+Z 30 serving http:.*\n/
-    );
-  const fileOf = (name: string) =>
-    /"file":"(.*?)"/.exec(readFileSync(join(cwd, name), "utf8"))?.[1];
-  const old = fileOf("old");
-  const file = fileOf("plants.ndjson");
-  assert.notEqual(old, file);
-  const lines = server.events().filter(({ res }) => res !== undefined);
-  assert.deepEqual(
-    lines.map((line) => [line["seq"], line["file"], line["replayed"]]),
-    [
-      [1, old, undefined],
-      [2, old, undefined],
-      [undefined, undefined, true],
-      [1, file, undefined]
-    ]
-  );
 });

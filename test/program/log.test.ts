@@ -39,8 +39,6 @@ import {
   temporaryFolder,
   token
 } from "../support/support.ts";
-import { missing } from "../support/tools.ts";
-import { until } from "../support/until.ts";
 
 /** Lets a client send many requests before it reads. */
 const unbounded = ["--max-pipelined", "10000"];
@@ -116,29 +114,6 @@ test("an error that ends the program is an event of the log, an operator's mista
     assert.match(text, /^plant-store: .*\n$/);
   }
   assert.equal(await first.end(), 0);
-});
-
-test("an end at the drain's deadline logs that requests were cut off", async () => {
-  const server = await startProcess({
-    args: ["--drain-timeout", "10"]
-  });
-  const socket = connect(server.port, "127.0.0.1").on("error", () => undefined);
-  socket.write(plant.slice(0, -3));
-  await once(socket, "connect");
-  // The head is read when a later connection's is answered.
-  await ask(server, plant);
-  assert.equal(await server.end(), 69);
-  assert.deepEqual(
-    server
-      .events()
-      .filter(({ msg }) => !msg.startsWith("serving"))
-      .map(({ level, msg }) => [level, msg]),
-    [
-      [30, "draining: SIGTERM"],
-      [40, "requests were cut off after 10 ms"],
-      [40, "ended at once, with 69"]
-    ]
-  );
 });
 
 test("only failed requests are logged unless all are asked for, with their time", async () => {
@@ -263,10 +238,10 @@ test("a stalled reader of the log delays no request, and the dropped lines are c
     args: ["--log-requests", ...unbounded]
   });
   server.process.stderr?.pause();
-  const requests = 2_000;
-  // Their lines are ten times what pipe and stream take.
-  for (let sent = 0; sent < requests; sent += 500) {
-    const answers = await ask(server, plant.repeat(500), 500);
+  const requests = 800;
+  // Their lines are three times what pipe and stream take.
+  for (let sent = 0; sent < requests; sent += 400) {
+    const answers = await ask(server, plant.repeat(400), 400);
     assert.deepEqual(
       answers.filter(({ status }) => status !== 200),
       []
@@ -463,6 +438,35 @@ test("a logged request has an id, which is returned: the client's or a generated
   assert.match(sent[0] ?? "", /^[\da-f-]{36}$/);
 });
 
+test("a stored plant's line says in which record of which file it is, also after a rotation", async () => {
+  const cwd = temporaryFolder();
+  const path = join(cwd, "plants.ndjson");
+  const server = await start({ cwd, args: ["--log-requests"] });
+  const keyed = plant.replace("\r\n", "\r\nIdempotency-Key: k\r\n");
+  await ask(server, plant + keyed.repeat(2), 3);
+  renameSync(path, join(cwd, "old"));
+  await hangUp(server, "now writing to");
+  await ask(server, plant);
+  await server.end();
+  const [old, file] = ["old", "plants.ndjson"].map(
+    (name) => /"file":"(.*?)"/.exec(readFileSync(join(cwd, name), "utf8"))?.[1]
+  );
+  assert.notEqual(old, file);
+  assert.deepEqual(
+    answersOf(server).map((line) => [
+      line["seq"],
+      line["file"],
+      line["replayed"]
+    ]),
+    [
+      [1, old, undefined],
+      [2, old, undefined],
+      [undefined, undefined, true],
+      [1, file, undefined]
+    ]
+  );
+});
+
 test("a request id without a valid token is neither logged nor returned", async () => {
   const server = await start();
   const fields = `X-Request-Id: ${token}`;
@@ -527,43 +531,6 @@ test(
     assert.match(
       lost.msg,
       /^4 lines were dropped: stderr is full, or stalled$/
-    );
-  }
-);
-
-const noScript = missing(["script", "--version"]);
-test(
-  "on a terminal the log is lines for people",
-  { skip: noScript },
-  async (t) => {
-    const cwd = socketFolder();
-    const line = `exec "${process.execPath}" "${program}" --socket s --base-path /v1/plants > /dev/null`;
-    const child = spawn("script", ["-qec", line, "/dev/null"], {
-      cwd,
-      env: cleanEnvironment({ PLANTS_TOKEN: token }),
-      stdio: ["pipe", "pipe", "inherit"]
-    });
-    t.after(() => child.kill("SIGKILL"));
-    let text = "";
-    child.stdout.setEncoding("utf8").on("data", (more: string) => {
-      text += more;
-    });
-    await until("it listens", () => / info: serving /.test(text));
-    const socket = connect(join(cwd, "s"));
-    socket.write(stranger);
-    await until("it is logged", () => / warn: GET 401 .*\r?\n/.test(text));
-    socket.destroy();
-    // The terminal's own way to say so.
-    child.stdin.write("\x03");
-    await once(child, "close");
-    const time = String.raw`\d{4}-\d\d-\d\dT[\d:.]+Z`;
-    assert.match(
-      text.replaceAll("\r", "").replace("^C", ""),
-      new RegExp(
-        `^${time} info: serving unix:s:/v1/plants/plants, .*\n` +
-          `${time} warn: GET 401 Authorization .*\n${time} info: draining: SIGINT\n` +
-          `${time} info: ended, with 0\n$`
-      )
     );
   }
 );

@@ -1,6 +1,5 @@
-/** The metrics: that they add up, begin at 0, cannot end the process, and satisfy promtool. */
+/** The metrics: that they add up, begin at 0, and cannot end the process. */
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
 import { EventEmitter, once } from "node:events";
 import { renameSync, statSync } from "node:fs";
 import { connect, type Socket } from "node:net";
@@ -28,7 +27,7 @@ import {
 import { plant } from "../support/requests.ts";
 import { exchange, opened, readAnswers } from "../support/exchange.ts";
 import { startProcess, temporaryFolder } from "../support/support.ts";
-import { memoryOf, missing } from "../support/tools.ts";
+import { memoryOf } from "../support/tools.ts";
 import { until } from "../support/until.ts";
 
 /** The parts of the metrics that count answers. */
@@ -299,35 +298,3 @@ test("waiting records are in the metrics while they wait", async () => {
   assert.deepEqual(await Promise.all([first, second]), [200, 200]);
   assert.equal((await metricsOf(server)).get("plant_store_queue_records"), 0);
 });
-
-const noPromtool = missing(["promtool", "--version"]);
-test(
-  "promtool finds no fault in the metrics",
-  { skip: noPromtool },
-  async () => {
-    const server = await startWithAdmin();
-    const check = (input: string) =>
-      spawnSync("promtool", ["check", "metrics"], {
-        input,
-        encoding: "utf8",
-        timeout
-      });
-    const { body } = await pageOf(adminOf(server), "/metrics");
-    await statusOf(server);
-    await statusOf(server, stranger);
-    for (const each of [
-      body,
-      (await pageOf(adminOf(server), "/metrics")).body
-    ]) {
-      const { status, stdout, stderr } = check(each);
-      assert.equal(status, 0);
-      assert.equal(stdout, "");
-      assert.equal(stderr, "");
-    }
-    assert.notEqual(
-      check("# TYPE a_total gauge\na_total 1\n").status,
-      0,
-      "the control"
-    );
-  }
-);

@@ -7,7 +7,9 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { catalogue } from "../../src/http/errors.ts";
 import { metricTable } from "../../src/program/serving/metrics.ts";
+import { adminOf, pageOf, statusOf, stranger } from "../support/operator.ts";
 import { recipeOf } from "../support/recipes.ts";
+import { plant } from "../support/requests.ts";
 import { root, startProcess, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 import { seconds } from "../support/until.ts";
@@ -104,6 +106,19 @@ test(
     );
   }
 );
+
+test("promtool finds no fault in the metrics", { skip }, async () => {
+  const server = await startProcess({ args: ["--admin", "0"] });
+  for (const bytes of [plant, stranger]) await statusOf(server, bytes);
+  const { body } = await pageOf(adminOf(server), "/metrics");
+  await server.end();
+  const check = (input: string) =>
+    spawnSync("promtool", ["check", "metrics"], { input, encoding: "utf8" });
+  const { status, stdout, stderr } = check(body);
+  assert.deepEqual([status, stdout, stderr], [0, "", ""]);
+  const wrong = check("# TYPE a_total gauge\na_total 1\n");
+  assert.notEqual(wrong.status, 0, "the control");
+});
 
 const requests = (error: string): string =>
   `plant_store_http_requests_total{status="503",error="${error}"}`;

@@ -1,6 +1,7 @@
 /** What the program prints, where it can't be printed: full disks, readers that go away. */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -213,3 +214,29 @@ test(
     assert.equal(shell(line, await journals()).stdout.trim(), "100");
   }
 );
+
+test("a reader of stdout that goes away does not end the server", async () => {
+  const folder = socketFolder();
+  const socketPath = join(folder, "s");
+  const inner = 'echo $$ >&2; exec "$0" "$@"';
+  const child = spawn(
+    "sh",
+    [
+      "-c",
+      `sh -c '${inner}' "$0" "$@" | true`,
+      process.execPath,
+      program,
+      "--socket",
+      socketPath
+    ],
+    { cwd: folder, env: cleanEnvironment() }
+  );
+  const [pid] = await once(child.stderr, "data");
+  const asked = async (): Promise<number | undefined> => {
+    assert.equal(child.exitCode, null, "the program ended");
+    return post({ socketPath }).catch(() => asked());
+  };
+  assert.equal(await asked(), 401);
+  process.kill(Number(`${pid}`), "SIGTERM");
+  await once(child, "close");
+});

@@ -1,7 +1,6 @@
 /** What the process does when something goes wrong that no request can be blamed for. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import {
   existsSync,
   mkdirSync,
@@ -16,7 +15,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { catalogue } from "../../src/http/errors.ts";
 import { openJournal, tokenDigest } from "../../src/index.ts";
-import { begin, run, start, startWithAdmin } from "../support/in-process.ts";
+import { begin, start, startWithAdmin } from "../support/in-process.ts";
 import { header, idsIn, record } from "../support/journals.ts";
 import {
   adminOf,
@@ -28,7 +27,6 @@ import {
   logged,
   noLimits,
   pageOf,
-  post,
   readyOf,
   statusOf,
   underWay,
@@ -42,7 +40,6 @@ import {
   program,
   runningOf,
   type RunningProcess,
-  socketFolder,
   startProcess,
   temporaryFolder,
   token
@@ -199,47 +196,6 @@ test("mv and SIGHUP rotate under load: nothing is refused, each plant is in one 
     acknowledged.map(Number).sort((a, b) => a - b)
   );
   assert.ok(idsIn(old).length > 0 && idsIn(path).length > 0);
-});
-
-test("a reader of stdout that goes away does not end the server", async () => {
-  const folder = socketFolder();
-  const socketPath = join(folder, "s");
-  const inner = 'echo $$ >&2; exec "$0" "$@"';
-  const child = spawn(
-    "sh",
-    [
-      "-c",
-      `sh -c '${inner}' "$0" "$@" | true`,
-      process.execPath,
-      program,
-      "--socket",
-      socketPath
-    ],
-    { cwd: folder, env: cleanEnvironment() }
-  );
-  const [pid] = await once(child.stderr, "data");
-  const asked = async (): Promise<number | undefined> => {
-    assert.equal(child.exitCode, null, "the program ended");
-    return post({ socketPath }).catch(() => asked());
-  };
-  assert.equal(await asked(), 401);
-  process.kill(Number(`${pid}`), "SIGTERM");
-  await once(child, "close");
-});
-
-test("a store in a folder that does not exist ends with 74, and the message names the folder", async () => {
-  const cwd = temporaryFolder();
-  const missing = await run(["--port", "0", "--store", "none/x"], {}, cwd);
-  assert.equal(missing.code, 74);
-  assert.equal(
-    missing.stderr,
-    `plant-store: ${join(cwd, "none/x")}: there is no directory ${join(cwd, "none")}\n`
-  );
-  await assert.rejects(openJournal(join(cwd, "none/x")), {
-    name: "JournalError",
-    code: "failed",
-    message: `${join(cwd, "none/x")}: there is no directory ${join(cwd, "none")}`
-  });
 });
 
 /** Starts the program with a limit on the size of the files that it may write, as on a full disk. */

@@ -18,7 +18,7 @@ import {
 import { createServer } from "node:net";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { gunzipSync } from "node:zlib";
+import { gunzipSync, gzipSync } from "node:zlib";
 import { limitTable } from "../../src/config.ts";
 import { Load } from "../nats/load.ts";
 import { run } from "../support/in-process.ts";
@@ -310,6 +310,48 @@ test("the manifests are YAML 1.1, too, which kubectl reads", () => {
     "the control"
   );
 });
+
+// Reading
+
+test("the recipe for a compressed journal verifies it", async () => {
+  const cwd = temporaryFolder();
+  symlinkSync(join(root, "dist"), join(cwd, "dist"));
+  const path = await journalWith(join(cwd, "a"), { id: 1n, name: "Fern" });
+  const whole = readFileSync(path, "utf8");
+  const compressed = gzipSync(whole);
+  for (const [content, code] of [
+    [compressed, 0],
+    [gzipSync(whole.replace("Fern", "x")), 65],
+    ["", 65],
+    [compressed.subarray(9), 65]
+  ] as const) {
+    writeFileSync(join(cwd, "plants.ndjson-1.gz"), content);
+    const { status } = command(cwd, "sh", "-c", recipeOf("compressed"));
+    assert.equal(status, code);
+  }
+});
+
+test(
+  "the recipe for a readable log prints its lines, and others as they are",
+  { skip: missing(["jq", "--version"]) },
+  async () => {
+    const server = await startProcess();
+    await server.end();
+    const input = `another line\n${server
+      .events()
+      .map((event) => JSON.stringify(event))
+      .join("\n")}`;
+    const line = recipeOf("readable").replace(" log", " -");
+    const { stdout } = spawnSync("sh", ["-c", line], {
+      encoding: "utf8",
+      input
+    });
+    assert.match(
+      stdout,
+      /^another line\n\d{4}-\d\d-\d\dT[\d:]+Z 30 serving http:.*\n/
+    );
+  }
+);
 
 // logrotate
 

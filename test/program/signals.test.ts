@@ -179,20 +179,38 @@ test("the control: a program that does not listen opens the debugger at SIGUSR1,
   assert.deepEqual(await once(child, "exit"), [null, "SIGUSR2"]);
 });
 
-test("a journal that fails makes the end 74, though the drain's deadline or a second signal cuts requests off", async () => {
-  for (const isSignalled of [false, true]) {
+for (const [what, isFailing, deadline, names, code, cut] of [
+  [
+    "the drain's deadline",
+    false,
+    "10",
+    ["SIGTERM"],
+    69,
+    /^plant-store: requests were cut off after 10 ms\n$/
+  ],
+  [
+    "the drain's deadline",
+    true,
+    "10",
+    [],
+    74,
+    /was renamed.*\n.*cut off after 10 ms\n/
+  ],
+  ["a second signal", true, "60000", ["SIGTERM", "SIGINT"], 74, /was renamed/]
+] as const) {
+  test(`${what} cuts requests off: ${code} ${isFailing ? "after a journal has failed" : "and a line of the log"}`, async () => {
     const cwd = temporaryFolder();
-    const deadline = isSignalled ? "60000" : "100";
     const args = ["--rotation-timeout", "10", "--drain-timeout", deadline];
     const { server, codes, socket } = await startForEnd(args, cwd);
-    renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-    assert.equal(await statusOf(server), 503);
-    if (isSignalled)
-      for (const name of ["SIGTERM", "SIGINT"] as const) server.signal(name);
-    else await logged(server, "requests were cut off after 100 ms");
-    assert.match(server.stderr(), /was renamed/);
-    assert.deepEqual(codes, [74]);
+    if (isFailing) {
+      renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+      assert.equal(await statusOf(server), 503);
+    }
+    for (const name of names) server.signal(name);
+    await logged(server, `ended at once, with ${code}`);
+    assert.deepEqual(codes, [code]);
+    assert.match(server.stderr(), cut);
     socket.destroy();
-    assert.equal(await server.ended, 74);
-  }
-});
+    await server.ended;
+  });
+}

@@ -1,11 +1,18 @@
-/** The recipe for small machines: its memory does not grow with the journal. Linux only. */
+/** Small machines: the recipe's memory does not grow with the journal, nor that of cat with a line. */
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { limitTable } from "../../src/config.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
-import { journalWithKeys } from "../support/journals.ts";
+import { lineBytesMax } from "../../src/journal/record.ts";
+import { run } from "../support/in-process.ts";
+import {
+  header,
+  headerBytes,
+  journalWithKeys,
+  record
+} from "../support/journals.ts";
 import { store } from "../support/operator.ts";
 import { bundled, commandOf } from "../support/recipes.ts";
 import { startProcess, temporaryFolder, token } from "../support/support.ts";
@@ -51,3 +58,16 @@ test(
     assert.ok(more > empty + 12_288, `${more} KiB, ${empty} with none`);
   }
 );
+
+test("cat - keeps nothing of a line that is too long, and prints the others", async () => {
+  const long = `${"x".repeat(lineBytesMax + 1)}\n`;
+  const [first, second] = [record(1, headerBytes), record(2, headerBytes)];
+  const input = header + first + long + second;
+  const found = await run(["cat", "-"], {}, temporaryFolder(), input);
+  const offset = headerBytes + first.length;
+  assert.deepEqual(found, {
+    code: 65,
+    stdout: '{"id":7,"name":"Fern"}\n'.repeat(2),
+    stderr: `plant-store: -: at offset ${offset}, expected a record with its checksum; bad lines: 1\n`
+  });
+});
