@@ -552,6 +552,12 @@ const unusual: readonly Case[] = [
     "without Host, kept alive",
     request({ ...old, fields: keepAlive })
   ],
+  ...casesOf(
+    "RFC 9112, 9.3: not close",
+    "200",
+    (value) => withFields(`Connection: ${value}\r\n`),
+    ["close-not", "x-close", "keep-alive"]
+  ),
   ...casesOf("RFC 9110, 10.1.1", "200", asWritten, {
     "an empty Expect": withFields("Expect:\r\n"),
     "in HTTP/1.0 no 100": request({
@@ -567,8 +573,22 @@ const unusual: readonly Case[] = [
   )
 ];
 
-/** Node's parser drops the rest of a segment after an Upgrade, so nothing follows in it. */
-const upgraded: readonly Case[] = [
+/** Each is served, and the last request of its connection. */
+const lasts: readonly Case[] = [
+  ...casesOf(
+    "RFC 9112, 9.3",
+    "200",
+    (value) => withFields(`Connection: ${value}\r\n`),
+    ["close\t", "x, CLOSE ,y"]
+  ),
+  ...casesOf(
+    "RFC 9112, 9.3",
+    "200",
+    (value) => request({ ...old, fields: `Connection: ${value}\r\n` }),
+    ["keep-alive, close", "close,\tkeep-alive"]
+  ),
+
+  // Node's parser drops the rest of a segment after an Upgrade.
   ...casesOf("RFC 9110, 7.8", "200", withFields, {
     "Upgrade": upgrade,
     "h2c": "Connection: Upgrade\r\nUpgrade: h2c\r\n",
@@ -713,11 +733,32 @@ export const heads: readonly Row[] = [
         "GET upgraded",
         withoutBody({ method: "GET", fields: upgrade }),
         "40501"
-      ]
+      ],
+
+      // The client may send the body of a refused Expect, or not.
+      ...casesOf("another path", "40401", asWritten, {
+        "Expect, no body": withoutBody({
+          target: "/x",
+          fields: "Expect: 100-continue\r\n"
+        }),
+        "Expect, an empty body": request({
+          target: "/x",
+          body: "",
+          fields: "Expect: 100-continue\r\n"
+        }),
+        "Expect, a body": request({
+          target: "/x",
+          fields: "Expect: 100-continue\r\n"
+        }),
+        "a length over all limits": request({
+          target: "/x",
+          length: 99_999_999
+        })
+      })
     ],
     { closes: true }
   ),
-  ...rowsOf(upgraded, { closes: true, isStored: true }),
+  ...rowsOf(lasts, { closes: true, isStored: true }),
   ...rowsOf(unusual, { isStored: true }),
   ...rowsOf([...refused, ...badKeys])
 ];

@@ -3,12 +3,7 @@
  * rows are in hostile-heads.ts, hostile-bodies.ts and hostile-sequences.ts.
  */
 import assert from "node:assert/strict";
-import {
-  assertError,
-  exchange,
-  type ExchangeOptions,
-  type RawAnswer
-} from "../support/exchange.ts";
+import { assertError, exchange, type RawAnswer } from "../support/exchange.ts";
 import { seeded, token } from "../support/support.ts";
 
 /** In a row every plant has this name. Each run of the row replaces it by one of the same length. */
@@ -208,8 +203,7 @@ export async function runRow(
   port: number,
   row: Row,
   name: string,
-  way: Way = "whole",
-  read?: ExchangeOptions["read"]
+  way: Way
 ): Promise<void> {
   const { isAlone, halfClose } = row;
   const [before, bytes, after] = [first, row.parts.join(""), following].map(
@@ -222,7 +216,7 @@ export async function runRow(
         "in pieces": [...piecesOf(bytes), after],
         "after another request": [before + bytes + after]
       }[way];
-  const found = await exchange(port, parts, { halfClose, read });
+  const found = await exchange(port, parts, { halfClose });
   const expected = [
     ...(isAfter(row, way) ? ["200"] : []),
     row.expected,

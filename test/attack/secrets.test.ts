@@ -45,10 +45,10 @@ after(() => server.end("SIGKILL"));
 const withCredentials = (value: string): string =>
   request({ authorization: `Authorization: ${value}\r\n` });
 
-/** A text with a secret at each edge of a word, named by what is before it. */
-const atEdges = (text: string): Readonly<Record<string, string>> =>
+/** A text with a secret before each word, named by what is before it. */
+const beforeWords = (text: string): Readonly<Record<string, string>> =>
   Object.fromEntries(
-    [...text.matchAll(/\b/g)].map(({ index }) => {
+    [...text.matchAll(/\b(?=\w)/g)].map(({ index }) => {
       const before = text.slice(0, index);
       return [JSON.stringify(before), `${before}TOKEN${text.slice(index)}`];
     })
@@ -93,7 +93,7 @@ const options: Readonly<Record<string, RequestOptions>> = {
 const size = evil.length.toString(16);
 const bodies: readonly string[] = [
   ...Object.values(
-    atEdges('{"name":"a","tag":{"b":[true,1.5e7,"\\u0041"]},"c":null}')
+    beforeWords('{"name":"a","tag":{"b":[true,1.5e7,"\\u0041"]},"c":null}')
   ),
   "access_token=TOKEN",
   `${plant('"TOKEN"')}`,
@@ -104,7 +104,7 @@ const bodies: readonly string[] = [
   '"TOKEN',
   "TOKEN".repeat(30_000)
 ];
-const chunkedBodies = atEdges(
+const chunkedBodies = beforeWords(
   `${size};a="b"\r\n${evil}\r\n0;c\r\nX: y\r\n\r\n`
 );
 /** Other connections, each with all that is sent in it. */
@@ -123,7 +123,7 @@ const last = withoutBody({ fields: "Connection: close\r\n" });
 /** Of each place, the parts of a connection with TOKEN there. */
 const places: readonly (readonly [where: string, parts: readonly string[]])[] =
   [
-    ...Object.entries(atEdges(head)),
+    ...Object.entries(beforeWords(head)),
     ...Object.entries(options).map(
       ([where, each]) => [where, request(each)] as const
     ),
@@ -142,15 +142,16 @@ const places: readonly (readonly [where: string, parts: readonly string[]])[] =
   ].map(([where, parts]) => [where, [...[parts].flat(), last]]);
 
 /** Pieces of the tokens in clear, in Base64 and as a digest, long enough to recognize them. */
-const needles = [first, second, stranger].flatMap((secret) => [
-  ...Array.from({ length: 8 }, (_, at) => secret.slice(at, at + 4)),
-  Buffer.from(secret).toString("base64").slice(0, 12),
-  digestOf(secret).slice(0, 12)
-]);
+const needles = [first, second, stranger]
+  .flatMap((secret) => [
+    ...Array.from({ length: 8 }, (_, at) => secret.slice(at, at + 4)),
+    Buffer.from(secret).toString("base64").slice(0, 12),
+    digestOf(secret).slice(0, 12)
+  ])
+  .map((needle) => needle.toLowerCase());
 function assertSilent(text: string, where: string): void {
-  const found = needles.find((needle) =>
-    text.toLowerCase().includes(needle.toLowerCase())
-  );
+  const lower = text.toLowerCase();
+  const found = needles.find((needle) => lower.includes(needle));
   assert.equal(
     found,
     undefined,

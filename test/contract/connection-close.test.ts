@@ -121,39 +121,39 @@ const lastPlants = [
   ["a plant with Upgrade", post('{"id":1,"name":"Fern"}', upgrade)],
   ["a last plant", last]
 ] as const;
-for (const [what, bytes] of [
-  ["garbage", "garbage\r\n\r\n"],
+for (const [what, bytes, rest] of [
+  ["garbage", "garbage\r\n\r\n", "\r\n"],
   [
     "an ambiguous request",
-    `GET / HTTP/1.1\r\nHost: b\r\n${hosted}\r\n${refused}`
+    `GET / HTTP/1.1\r\nHost: b\r\n${hosted}\r\n${refused}`,
+    refused
   ],
-  ["a CONNECT", `CONNECT a:1 HTTP/1.1\r\n${hosted}\r\n`],
-  ["a refused Upgrade", `GET /x HTTP/1.1\r\n${hosted}${upgrade}\r\n`],
-  ...lastPlants
+  ["a CONNECT", `CONNECT a:1 HTTP/1.1\r\n${hosted}\r\n`, "x"],
+  ["a refused Upgrade", `GET /x HTTP/1.1\r\n${hosted}${upgrade}\r\n`, "\r\n"],
+  [...lastPlants[0], refused],
+  [...lastPlants[1], "x"]
 ] as const) {
-  for (const rest of ["x", "\r\n", refused]) {
-    test(
-      `what follows ${what} is discarded up to the limit: ${JSON.stringify(rest)}`,
-      { timeout },
-      async () => {
-        const limits = { discardBytesMax: 1_000_000, discardMillis: never };
-        const { server, port } = await serve({ limits });
-        for (const [sentMax, isGone] of [
-          [900_000, false],
-          [1_100_000, true]
-        ] as const) {
-          const ends = await open(server, port);
-          await send(ends, bytes);
-          const piece = rest.repeat(50_000 / rest.length);
-          for (let sent = 0; sent < sentMax; sent += piece.length)
-            await send(ends, piece);
-          assert.equal(ends.ours.destroyed, isGone, `${sentMax}`);
-          ends.client.destroy();
-          await closed(ends.ours);
-        }
+  test(
+    `what follows ${what} is discarded up to the limit: ${JSON.stringify(rest)}`,
+    { timeout },
+    async () => {
+      const limits = { discardBytesMax: 500_000, discardMillis: never };
+      const { server, port } = await serve({ limits });
+      for (const [sentMax, isGone] of [
+        [400_000, false],
+        [600_000, true]
+      ] as const) {
+        const ends = await open(server, port);
+        await send(ends, bytes);
+        const piece = rest.repeat(50_000 / rest.length);
+        for (let sent = 0; sent < sentMax; sent += piece.length)
+          await send(ends, piece);
+        assert.equal(ends.ours.destroyed, isGone, `${sentMax}`);
+        ends.client.destroy();
+        await closed(ends.ours);
       }
-    );
-  }
+    }
+  );
 }
 
 for (const [what, bytes] of lastPlants)
@@ -166,7 +166,7 @@ for (const [what, bytes] of lastPlants)
       store.hold();
       await send(ends, bytes);
       await until("it waits", () => store.waiting === 1);
-      ends.client.write("x".repeat(50_000_000));
+      ends.client.write("x".repeat(10_000_000));
       await until(
         "the limit is reached",
         () => ends.ours.bytesRead > 1_000_000 || ends.ours.destroyed
@@ -209,7 +209,7 @@ test(
       ["", true],
       [plant, false]
     ] as const) {
-      for (let round = 0; round < 5; round++) {
+      for (let round = 0; round < 2; round++) {
         const socket = await opened(server.port, before);
         socket.write("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n");
         if (waits) await once(socket, "data");
@@ -233,40 +233,3 @@ test("a body that ends after its 408 is not stored", { timeout }, async () => {
   assert.deepEqual(statusesOf(await text), [408]);
   assert.deepEqual(store.names, []);
 });
-
-for (const [version, connection] of [
-  ["1.0", "keep-alive, close"],
-  ["1.0", "close,\tkeep-alive"],
-  ["1.1", "close\t"],
-  ["1.1", "x, CLOSE ,y"]
-] as const) {
-  test(
-    `HTTP/${version} with Connection: ${JSON.stringify(connection)} is the last request of its connection`,
-    { timeout },
-    async () => {
-      const { port, store } = await serve();
-      const asked = String(
-        post('{"id":1,"name":"Fern"}', `Connection: ${connection}\r\n`)
-      ).replace("HTTP/1.1", `HTTP/${version}`);
-      const answer = await answerTo(port, asked.repeat(2));
-      assert.equal(answer.status, 200);
-      assert.equal(answer.headers["connection"], "close");
-      assert.equal(store.names.length, 1);
-    }
-  );
-}
-for (const connection of ["close-not", "x-close", "keep-alive"]) {
-  test(
-    `Connection: ${connection} keeps the connection: the control`,
-    { timeout },
-    async () => {
-      const { port, store } = await serve();
-      const asked = post(
-        '{"id":1,"name":"Fern"}',
-        `Connection: ${connection}\r\n`
-      );
-      await exchange(port, Buffer.concat([asked, asked]), { answers: 2 });
-      assert.equal(store.names.length, 2);
-    }
-  );
-}

@@ -25,7 +25,10 @@ const timeout = seconds(60);
 /** A server with a journal that can be counted. */
 async function open() {
   const cwd = temporaryFolder();
-  const server = await startProcess({ node, cwd });
+
+  // No connection waits for this time, unless the server has left it open by mistake.
+  const args = ["--discard-timeout", "60000"];
+  const server = await startProcess({ node, cwd, args });
   after(() => server.end());
   const names = (): readonly string[] =>
     readFileSync(join(cwd, "plants.ndjson"), "utf8")
@@ -37,7 +40,6 @@ async function open() {
 const server = await open();
 
 const plant = (name: string): string => `{"id":1,"name":"${name}"}`;
-const evil = plant("evil");
 
 const size = 8 * 1_048_576;
 const early: readonly (readonly [
@@ -45,23 +47,13 @@ const early: readonly (readonly [
   statuses: readonly number[],
   options: RequestOptions
 ])[] = [
-  ["an empty Host", [400], { host: "Host:\r\n" }],
   ["no token", [401], { authorization: "" }],
-  ["another path", [404], { target: "/nothing" }],
-  ["another method", [405], { method: "PUT" }],
   ["a body over the limit", [413], {}],
   ["a chunk over the limit", [413], { coding: "chunked" }],
-  ["another media type", [415], { type: "Content-Type: text/plain\r\n" }],
   ["another expectation", [417], { fields: "Expect: 200-ok\r\n" }],
   ["CONNECT", [405], { line: "CONNECT a:1 HTTP/1.1" }],
-  ["101 fields", [431], { fields: "a:\r\n".repeat(101) }],
   ["garbage", [400], { line: "garbage" }],
-  ["another coding", [501], { coding: "gzip, chunked" }],
   ["HEAD", [405], { method: "HEAD" }],
-  ["HEAD without a token", [401], { method: "HEAD", authorization: "" }],
-  ["HEAD with two Hosts", [400], { method: "HEAD", fields: host }],
-  ["HEAD with chunks", [405], { method: "HEAD", coding: "chunked" }],
-  ["HEAD after a plant", [200, 405], { method: "HEAD" }],
   [
     "HEAD with two Hosts after a plant",
     [200, 400],
@@ -97,23 +89,17 @@ test(
   "an early response is seen although the rest of the body is invalid",
   { timeout },
   async () => {
-    for (const [status, head] of [
-      [401, `${line}${host}`],
-      [404, `POST /nothing HTTP/1.1\r\n${host}${good}`],
-      [415, `${line}${host}Authorization: Bearer ${token}\r\n`]
-    ] as const) {
-      for (const body of [
-        "x\r\n",
-        `${chunk(evil)}x\r\n`,
-        `x${" ".repeat(size)}`
-      ]) {
-        const [answer, ...more] = await exchange(
-          server.port,
-          `${head}${coding}\r\n${body}`
-        );
-        assertError(answer, [status]);
-        assert.deepEqual(more, []);
-      }
+    for (const body of [
+      "x\r\n",
+      `${chunk(plant("evil"))}x\r\n`,
+      `x${" ".repeat(size)}`
+    ]) {
+      const [answer, ...more] = await exchange(
+        server.port,
+        `${line}${host}${coding}\r\n${body}`
+      );
+      assertError(answer, [401]);
+      assert.deepEqual(more, []);
     }
   }
 );

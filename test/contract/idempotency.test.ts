@@ -160,7 +160,7 @@ test("requests that wait for an equal one keep no copy of its plant", async () =
     return process.memoryUsage().heapUsed;
   };
   const plantBytes = 1_000_000;
-  const count = 64;
+  const count = 24;
   const request = post(
     `{"id":1,"name":"${"x".repeat(plantBytes)}"}`,
     'Idempotency-Key: "k"\r\n'

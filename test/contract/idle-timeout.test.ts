@@ -55,24 +55,16 @@ const long = (piece: string): readonly string[] =>
   Array<string>(100).fill(piece);
 
 describe("the idle timeout", { concurrency: true }, () => {
-  for (const tls of [undefined, certified]) {
-    test(
-      `a silent connection is closed, ${tls ? "with TLS" : "without TLS"}`,
-      { timeout },
-      async () => {
-        const { port } = await serve({ limits, ...(tls && { tls }) });
-        const client = tls
-          ? connectTls({ port, rejectUnauthorized: false })
-          : connect(port, "127.0.0.1");
-        client.on("error", () => undefined).write(refused);
-        assert.deepEqual(
-          (await readAnswers(client, 1)).map((each) => each.status),
-          [401]
-        );
-        await closed(client.resume());
-      }
+  test("a silent connection is closed", { timeout }, async () => {
+    const { port } = await serve({ limits });
+    const client = connect(port, "127.0.0.1").on("error", () => undefined);
+    client.write(refused);
+    assert.deepEqual(
+      (await readAnswers(client, 1)).map((each) => each.status),
+      [401]
     );
-  }
+    await closed(client.resume());
+  });
 
   /** Sends plants until a response waits for the client to read. */
   async function leaveUnread(ends: Ends, nameBytes: number): Promise<void> {
@@ -86,30 +78,26 @@ describe("the idle timeout", { concurrency: true }, () => {
 
   // Node stops reading after large responses, not after small ones. The system keeps far less of a
   // Unix socket's bytes than of a TCP connection's.
-  for (const nameBytes of [8_000, 1_000_000]) {
-    for (const [what, after] of [
-      ["nothing", ""],
-      ["a request to close", post("{}", "Connection: close\r\n")],
-      ["garbage", "garbage\r\n\r\n"],
-      ["a CONNECT", connectRequest],
-      ["half a head", `${plant}`.replace(/\r\n\r\n[^]*/, "\r\nX: ")]
-    ] as const) {
-      test(
-        `a client that does not read ${nameBytes} bytes is idle, with ${what} after its requests`,
-        { timeout },
-        async () => {
-          const path = join(socketFolder(), "socket");
-          const { ends } = await connected({
-            limits,
-            path
-          });
-          await leaveUnread(ends, nameBytes);
-          ends.client.write(after);
-          await closed(ends.ours);
-          ends.client.destroy();
-        }
-      );
-    }
+  for (const [nameBytes, what, after] of [
+    [8_000, "nothing", ""],
+    [1_000_000, "nothing", ""],
+    [8_000, "garbage", "garbage\r\n\r\n"],
+    [1_000_000, "a CONNECT", connectRequest],
+    [8_000, "half a head", `${plant}`.replace(/\r\n\r\n[^]*/, "\r\nX: ")],
+    [1_000_000, "a request to close", post("{}", "Connection: close\r\n")]
+  ] as const) {
+    test(
+      `a client that does not read ${nameBytes} bytes is idle, with ${what} after its requests`,
+      { timeout },
+      async () => {
+        const path = join(socketFolder(), "socket");
+        const { ends } = await connected({ limits, path });
+        await leaveUnread(ends, nameBytes);
+        ends.client.write(after);
+        await closed(ends.ours);
+        ends.client.destroy();
+      }
+    );
   }
 
   for (const [what, pieces] of [
@@ -169,24 +157,25 @@ describe("the idle timeout", { concurrency: true }, () => {
       }
     );
   }
-});
 
-const half = `${plant}`.slice(0, 40);
-for (const tls of [undefined, certified]) {
-  const where = tls ? "with TLS" : "without TLS";
-  const connectTo = (port: number): Socket =>
-    (tls
+  const half = `${plant}`.slice(0, 40);
+  const connectTo = (port: number, isTls: boolean): Socket =>
+    (isTls
       ? connectTls({ port, rejectUnauthorized: false, maxVersion: "TLSv1.2" })
       : connect(port, "127.0.0.1")
     ).on("error", () => undefined);
 
-  for (const parts of [[refused, half], [refused + half], [half]]) {
+  for (const [what, tls, parts] of [
+    ["a response, and half a head", {}, [refused, half]],
+    ["the same at once, over TLS", { tls: certified }, [refused + half]],
+    ["half a head", {}, [half]]
+  ] as const) {
     test(
-      `${parts.length} parts of which the last ends within a head outlast the idle timeout, ${where}: ${parts.join("").length}`,
+      `what ends within a head outlasts the idle timeout: ${what}`,
       { timeout },
       async () => {
-        const { port } = await serve({ limits, ...(tls && { tls }) });
-        const client = connectTo(port);
+        const { port } = await serve({ limits, ...tls });
+        const client = connectTo(port, "tls" in tls);
         const answers = readAnswers(client, parts[0] === half ? 1 : 2);
         for (const part of parts) {
           client.write(part);
@@ -194,7 +183,7 @@ for (const tls of [undefined, certified]) {
         }
 
         // Its idle timeout begins later.
-        const silent = connectTo(port);
+        const silent = connectTo(port, "tls" in tls);
         silent.write(refused);
         await closed(silent.resume());
         client.write(`${plant}`.slice(half.length));
@@ -204,21 +193,22 @@ for (const tls of [undefined, certified]) {
     );
   }
 
-  for (const [what, bytes, statuses] of [
-    ["no byte", "", []],
-    ["half a head", half, [408]]
+  for (const [what, tls, bytes, statuses] of [
+    ["no byte", {}, "", []],
+    ["no byte over TLS", { tls: certified }, "", []],
+    ["half a head over TLS", { tls: certified }, half, [408]]
   ] as const) {
     test(
-      `a connection with ${what} is closed at the head timeout, ${where}, with ${statuses.length} responses`,
+      `a connection with ${what} is closed at the head timeout, with ${statuses.length} responses`,
       { timeout },
       async () => {
         const reported: number[] = [];
         const { port } = await serve({
-          limits: { ...limits, idleMillis: never, headMillis: 100 },
+          limits: { ...limits, idleMillis: never, headMillis: seconds(1) },
           onResponse: ({ status }) => void reported.push(status),
-          ...(tls && { tls })
+          ...tls
         });
-        const client = connectTo(port);
+        const client = connectTo(port, "tls" in tls);
         const answers = readAnswers(client, Infinity);
         client.write(bytes);
         assert.deepEqual(
@@ -229,93 +219,93 @@ for (const tls of [undefined, certified]) {
       }
     );
   }
-}
 
-test(
-  "a silent connection over TLS is closed with close_notify",
-  { timeout },
-  async () => {
-    const { port } = await serve({ limits, tls: certified });
-    let bytes = Buffer.alloc(0);
-    const relay = createServer((near) => {
-      const far = connect(port, "127.0.0.1");
-      far.on("data", (more: Buffer) => {
-        bytes = Buffer.concat([bytes, more]);
+  test(
+    "a silent connection over TLS is closed with close_notify",
+    { timeout },
+    async () => {
+      const { port } = await serve({ limits, tls: certified });
+      let bytes = Buffer.alloc(0);
+      const relay = createServer((near) => {
+        const far = connect(port, "127.0.0.1");
+        far.on("data", (more: Buffer) => {
+          bytes = Buffer.concat([bytes, more]);
+        });
+        near.pipe(far).pipe(near);
       });
-      near.pipe(far).pipe(near);
-    });
-    const client = connectTls({
-      port: await listen(relay),
-      rejectUnauthorized: false,
-      maxVersion: "TLSv1.2"
-    });
-    client.write(refused);
-    const [answer] = await readAnswers(client, 1);
-    assert.equal(
-      answer?.headers["keep-alive"],
-      `timeout=${Math.floor(limits.idleMillis / 1_000)}`
-    );
-    const { length } = bytes;
-    await closed(client.resume());
-    assert.equal(bytes[length], 21, "an alert");
-  }
-);
-
-test(
-  "a connection with a request now and then is not idle, and is closed after the last one",
-  { timeout },
-  async () => {
-    const { server, port } = await serve({
-      limits: { ...limits, idleMillis: seconds(2) }
-    });
-    const silent = await open(server, port);
-    const ends = await open(server, port);
-    const answers = readAnswers(ends.client.resume(), 10);
-    for (let count = 0; count < 10; count++) {
-      ends.client.write(refused);
-      await trickle(ends.client, Array<string>(20).fill(""));
+      const client = connectTls({
+        port: await listen(relay),
+        rejectUnauthorized: false,
+        maxVersion: "TLSv1.2"
+      });
+      client.write(refused);
+      const [answer] = await readAnswers(client, 1);
+      assert.equal(
+        answer?.headers["keep-alive"],
+        `timeout=${Math.floor(limits.idleMillis / 1_000)}`
+      );
+      const { length } = bytes;
+      await closed(client.resume());
+      assert.equal(bytes[length], 21, "an alert");
     }
-    assert.equal((await answers).length, 10);
-    assert.equal(
-      silent.ours.writableEnded,
-      true,
-      "another one, which is idle, is closed meanwhile"
-    );
-    await until("the idle timeout", () => ends.ours.writableEnded);
-    ends.client.end();
-    await closed(ends.ours);
-  }
-);
+  );
 
-test(
-  "a client that reads a large response slowly is not idle",
-  { timeout },
-  async () => {
-    const bytes = 4_000_000;
-    const path = join(socketFolder(), "socket");
-    const slow = {
-      ...limits,
-      idleMillis: seconds(2),
-      bodyBytesMax: bytes + 100
-    };
-    const { server } = await serve({ limits: slow, path });
-    const { client, ours } = await open(server, path);
-    client.write(post(`{"id":1,"name":"${"x".repeat(bytes)}"}`));
-    let readBytes = 0;
-    await until("it responds", () => ours.bytesWritten > 0);
-    const checked = performance.now();
-    while (ours.writableLength > 0 && !ours.destroyed) {
-      readBytes += (client.read(8_000) ?? "").length;
-      await new Promise((resolve) => setTimeout(resolve, seconds(0.005)));
+  test(
+    "a connection with a request now and then is not idle, and is closed after the last one",
+    { timeout },
+    async () => {
+      const { server, port } = await serve({
+        limits: { ...limits, idleMillis: seconds(2) }
+      });
+      const silent = await open(server, port);
+      const ends = await open(server, port);
+      const answers = readAnswers(ends.client.resume(), 10);
+      for (let count = 0; count < 10; count++) {
+        ends.client.write(refused);
+        await trickle(ends.client, Array<string>(20).fill(""));
+      }
+      assert.equal((await answers).length, 10);
+      assert.equal(
+        silent.ours.writableEnded,
+        true,
+        "another one, which is idle, is closed meanwhile"
+      );
+      await until("the idle timeout", () => ends.ours.writableEnded);
+      ends.client.end();
+      await closed(ends.ours);
     }
-    assert.ok(
-      performance.now() - checked > slow.idleMillis,
-      "it was slow enough to be a test"
-    );
-    client.on("data", (chunk) => {
-      readBytes += chunk.length;
-    });
-    await once(client.resume(), "end");
-    assert.ok(readBytes > bytes, `${readBytes}`);
-  }
-);
+  );
+
+  test(
+    "a client that reads a large response slowly is not idle",
+    { timeout },
+    async () => {
+      const bytes = 4_000_000;
+      const path = join(socketFolder(), "socket");
+      const slow = {
+        ...limits,
+        idleMillis: seconds(2),
+        bodyBytesMax: bytes + 100
+      };
+      const { server } = await serve({ limits: slow, path });
+      const { client, ours } = await open(server, path);
+      client.write(post(`{"id":1,"name":"${"x".repeat(bytes)}"}`));
+      let readBytes = 0;
+      await until("it responds", () => ours.bytesWritten > 0);
+      const checked = performance.now();
+      while (ours.writableLength > 0 && !ours.destroyed) {
+        readBytes += (client.read(8_000) ?? "").length;
+        await new Promise((resolve) => setTimeout(resolve, seconds(0.005)));
+      }
+      assert.ok(
+        performance.now() - checked > slow.idleMillis,
+        "it was slow enough to be a test"
+      );
+      client.on("data", (chunk) => {
+        readBytes += chunk.length;
+      });
+      await once(client.resume(), "end");
+      assert.ok(readBytes > bytes, `${readBytes}`);
+    }
+  );
+});

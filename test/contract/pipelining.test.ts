@@ -12,7 +12,6 @@ import {
   connected,
   hosted,
   readAll,
-  refused,
   send,
   serve,
   statusesOf,
@@ -26,71 +25,6 @@ import { until } from "../support/until.ts";
 const plant = (name: string, fields = ""): string =>
   `${post(`{"id":1,"name":"${name}"}`, fields)}`;
 const next = plant("next");
-
-const expect = "Expect: 100-continue\r\n";
-const upgrade = "Connection: upgrade\r\nUpgrade: h2c\r\n";
-for (const [what, bytes, statuses] of [
-  [
-    "a refused Expect without a body",
-    `POST /x HTTP/1.1\r\n${hosted}${expect}\r\n`,
-    [404]
-  ],
-  [
-    "a refused Expect with an empty body",
-    `POST /x HTTP/1.1\r\n${hosted}${expect}Content-Length: 0\r\n\r\n`,
-    [404]
-  ],
-  [
-    "a refused Expect with its body",
-    `POST /x HTTP/1.1\r\n${hosted}${expect}Content-Length: 2\r\n\r\nab`,
-    [404]
-  ],
-  [
-    "a refused Expect of another method",
-    `GET /plants HTTP/1.1\r\n${hosted}${expect}\r\n`,
-    [405]
-  ],
-  ["a plant with Upgrade", plant("first", upgrade), [200]],
-  [
-    "a refusal with Upgrade",
-    `GET /x HTTP/1.1\r\n${hosted}${upgrade}\r\n`,
-    [404]
-  ],
-  [
-    "a length over all limits",
-    `POST /x HTTP/1.1\r\n${hosted}Content-Length: 99999999\r\n\r\n`,
-    [404]
-  ],
-  [
-    "HEAD with two Hosts",
-    `HEAD /plants HTTP/1.1\r\nHost: b\r\n${hosted}\r\n`,
-    [400]
-  ],
-  [
-    "HEAD with Expect",
-    `HEAD /plants HTTP/1.1\r\n${hosted}Content-Length: 5\r\nExpect: x\r\n\r\n`,
-    [405]
-  ]
-] as const) {
-  test(
-    `the response to ${what} follows all before it, and is the last one`,
-    { timeout },
-    async () => {
-      const { store, ends } = await connected();
-      await send(ends, plant("before") + refused + refused + bytes + next);
-      const text = await readAll(ends);
-      assert.deepEqual(statusesOf(text), [200, 401, 401, ...statuses]);
-      assert.match(
-        text.slice(text.lastIndexOf("HTTP/1.1 ")),
-        /\r\nConnection: close\r\n/
-      );
-      assert.deepEqual(store.names, [
-        "before",
-        ...(bytes.includes("first") ? ["first"] : [])
-      ]);
-    }
-  );
-}
 
 test(
   "no request after an ambiguous one is executed, although its client has gone",
@@ -125,38 +59,6 @@ test(
     assert.deepEqual(store.names, ["first"]);
   }
 );
-
-for (const [what, type, status] of [
-  ["a refusal", "text/plain", 415],
-  ["a plant", "application/json", 200]
-] as const) {
-  test(
-    `a client that asks to close and sends more sees the response to ${what}`,
-    { timeout },
-    async () => {
-      const { port, store } = await serve();
-      const socket = connect(port, "127.0.0.1").pause();
-      const answers = readAnswers(socket, 1);
-      const first = plant("first", "Connection: close\r\n").replace(
-        "application/json",
-        type
-      );
-      // It reads nothing before all is written: it would not see a response that a reset removed.
-      for (const part of [first, ...Array<string>(30).fill(next.repeat(200))]) {
-        await new Promise<void>((resolve) =>
-          socket.write(part, () => setImmediate(resolve))
-        );
-      }
-      socket.resume();
-      assert.deepEqual(
-        (await answers).map((answer) => answer.status),
-        [status]
-      );
-      assert.deepEqual(store.names, status === 200 ? ["first"] : []);
-      socket.destroy();
-    }
-  );
-}
 
 test(
   "a request that arrives during a drain gets 400 if it is invalid, and 503 if it is valid",
