@@ -120,11 +120,11 @@ test(`${connections} connections at once, then ${requests} requests over 20, sto
 const keyOf = (id: number, start = "A".repeat(16)): string =>
   `${start}${id.toString(36).padStart(21 - start.length, "A")}A`;
 
-test("3,000 keys that share their first 96 bits do not share a chain", (t) => {
+test("500 keys that share their first 96 bits do not share a chain", (t) => {
   const window = new KeyWindow(2 ** 26);
-  for (let id = 0; id < 3_000; id++) window.add(keyOf(id), fernJson, 140);
+  for (let id = 0; id < 500; id++) window.add(keyOf(id), fernJson, 140);
   const { mock } = t.mock.method(Buffer.prototype, "compare");
-  for (let id = 0; id < 3_000; id++) {
+  for (let id = 0; id < 500; id++) {
     const found = window.find(keyOf(id), fernJson);
     assert.ok(found && "isReplay" in found);
     assert.equal(window.find(keyOf(id, "B".repeat(16)), fernJson), undefined);
@@ -132,7 +132,7 @@ test("3,000 keys that share their first 96 bits do not share a chain", (t) => {
 
   // Those that are found compare their key and their plant.
   const compared = mock.callCount();
-  assert.ok(compared >= 6_000 && compared < 12_000, `${compared}`);
+  assert.ok(compared >= 1_000 && compared < 2_000, `${compared}`);
 });
 
 test("keys that differ in one bit, wherever it is, are different keys", async () => {

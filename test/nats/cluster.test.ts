@@ -2,9 +2,8 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, test } from "node:test";
-import { run } from "../support/in-process.ts";
 import { answerTo, exchange } from "../support/exchange.ts";
-import { post, temporaryFolder } from "../support/support.ts";
+import { post } from "../support/support.ts";
 import {
   Cluster,
   rightStream,
@@ -109,12 +108,6 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
       /Authorization Violation'$/
     ],
     [
-      "an unknown user",
-      { user: "nobody" },
-      "refused",
-      /Authorization Violation/
-    ],
-    [
       "a user without credentials",
       { credentials: () => undefined },
       "refused",
@@ -125,12 +118,6 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
       { user: "half" },
       "config",
       /Permissions Violation/
-    ],
-    [
-      "tls:// on servers without TLS",
-      { scheme: "tls" },
-      "refused",
-      /expected a server with TLS/
     ]
   ] as const) {
     test(`${what} is refused`, () =>
@@ -209,13 +196,6 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     await cluster.create("denied");
     const denied = /Permissions Violation for Publish to "denied"/;
     await refused(cluster.open("denied", { user: "half" }), "config", denied);
-    const { code, stderr } = await run(
-      [],
-      cluster.env("denied", "half"),
-      temporaryFolder()
-    );
-    assert.equal(code, 78);
-    assert.match(stderr, denied);
   });
   test("the check of a user's permissions stores nothing", async () => {
     await cluster.create("asked");

@@ -241,10 +241,15 @@ export class Cluster {
       scheme = "nats",
       query = "",
       ports = [0],
+      limits,
       ...others
     } = options;
     const address = this.address(stream, { scheme, query, ports });
-    return openNats(address, { credentials: credentialsOf(user), ...others });
+    return openNats(address, {
+      credentials: credentialsOf(user),
+      limits: { censusMillis: 50, ...limits },
+      ...others
+    });
   }
 
   /** The environment of a program that has its store there. */

@@ -5,7 +5,6 @@ import { after, describe, test } from "node:test";
 import { inspect } from "node:util";
 import { version } from "../../src/config.ts";
 import { loginOf } from "../../src/nats/credentials.ts";
-import { openNats, type NatsOptions } from "../../src/nats/nats.ts";
 import { fern } from "../support/journals.ts";
 import { Cluster, storeOne, withCluster } from "./cluster.ts";
 import { Fake, openFake, refused, resumes } from "./fake.ts";
@@ -23,15 +22,11 @@ const jwt = "eyJhbGci.eyJqdGki-_x.c2lnbmF0dXJl";
 /** A text that is not a key, and no login: nothing of it may reach a server. */
 const damagedSeeds = [
   seed.toLowerCase(),
-  seed.replace("S", ""),
   `${seed.slice(0, 30)}\n${seed.slice(30)}`,
-  `${seed.slice(0, 30)} ${seed.slice(30)}`,
   (seed.match(/.{1,4}/g) ?? []).join(" "),
   (seed.match(/.{1,8}/g) ?? []).join("-"),
   Buffer.from(seed).toString("base64").replace(/.{40}/, "$&\n"),
-  `password: ${seed.toLowerCase()}`,
   seed.replaceAll("I", "1"),
-  `${seed.slice(0, 9)}\u200B${seed.slice(9)}`,
   seed.slice(0, -1),
   `${seed}${seed}`
 ];
@@ -108,27 +103,16 @@ describe("the credentials", { timeout }, () => {
     text: string | undefined,
     login: object
   ])[] = [
-    ...(
-      [
-        ["user and password", "user wr1ter\npassword s3cret\n"],
-        ["both without an end of line", "user wr1ter\npassword s3cret"],
-        [
-          "both with CRLF, and blank lines",
-          "\r\nuser wr1ter\r\n\r\npassword s3cret\r\n"
-        ],
-        [
-          "both with white space around them",
-          "  user   wr1ter \n\tpassword s3cret\t\n"
-        ],
-        [
-          "both behind a byte order mark, with CR alone",
-          "\uFEFFuser wr1ter\rpassword s3cret\r"
-        ]
-      ] as const
-    ).map(
-      ([what, text]) =>
-        [what, text, { user: "wr1ter", pass: "s3cret" }] as const
-    ),
+    [
+      "user and password, with white space and blank lines around them",
+      "\r\n  user   wr1ter \r\n\r\n\tpassword s3cret\t\r\n",
+      { user: "wr1ter", pass: "s3cret" }
+    ],
+    [
+      "both behind a byte order mark, with CR alone, and no end of line",
+      "\uFEFFuser wr1ter\rpassword s3cret",
+      { user: "wr1ter", pass: "s3cret" }
+    ],
     [
       "a user and a password of any printable ASCII",
       'user token x\npassword s3/ @: "~',
@@ -139,8 +123,6 @@ describe("the credentials", { timeout }, () => {
       `user plants\npassword ${seed}`,
       { user: "plants", pass: seed }
     ],
-    ["a seed", `${seed}\n`, { nkey, sig }],
-    ["a seed behind a byte order mark", `\uFEFF${seed}\r\n`, { nkey, sig }],
     ["a seed with white space around it", `\n  ${seed}\t\n \n`, { nkey, sig }],
     [
       "an indented .creds file, as from YAML",
@@ -148,11 +130,6 @@ describe("the credentials", { timeout }, () => {
       { jwt, nkey, sig }
     ],
     ["a .creds file", credsOf(jwt, seed), { jwt, nkey, sig }],
-    [
-      "a .creds file with CRLF",
-      credsOf(jwt, seed).replaceAll("\n", "\r\n"),
-      { jwt, nkey, sig }
-    ],
     [
       "a seed and its public key, as NATS' tool prints them",
       `${seed}\n${nkey}\n`,
@@ -163,77 +140,62 @@ describe("the credentials", { timeout }, () => {
     ["none", undefined, {}]
   ];
   for (const [what, credentials, login] of forms) {
-    test(`${what}: sent in CONNECT, with the nonce signed where there is a seed`, async () => {
-      const fake = await Fake.start({ info: { nonce } });
-      const options: NatsOptions =
-        credentials === undefined ? {} : { credentials };
-      await (await openNats(`nats://${fake.host}/plants`, options)).close();
-      const [, connect = ""] =
-        /^CONNECT (.*)\r$/m.exec(fake.said[0] ?? "") ?? [];
-      assert.deepEqual(JSON.parse(Buffer.from(connect, "latin1").toString()), {
-        name: `plant-store ${hostname()} ${process.pid}`,
-        lang: "node",
-        version,
-        verbose: false,
-        pedantic: false,
-        protocol: 1,
-        headers: true,
-        no_responders: true,
-        ...login
-      });
+    test(`${what}: what logs in, with the nonce signed where there is a seed`, () => {
+      assert.deepEqual(
+        JSON.parse(JSON.stringify(loginOf(credentials, nonce))),
+        login
+      );
     });
   }
+  test("are sent in CONNECT, with the nonce of INFO", async () => {
+    const fake = await Fake.start({ info: { nonce } });
+    await openFake([fake], { credentials: credsOf(jwt, seed) });
+    const [, connect = ""] = /^CONNECT (.*)\r$/m.exec(fake.said[0] ?? "") ?? [];
+    assert.deepEqual(JSON.parse(connect), {
+      name: `plant-store ${hostname()} ${process.pid}`,
+      lang: "node",
+      version,
+      verbose: false,
+      pedantic: false,
+      protocol: 1,
+      headers: true,
+      no_responders: true,
+      jwt,
+      nkey,
+      sig
+    });
+  });
   const wrong = [
     "",
-    "\n",
-    "s3cret",
     "s3cret\n",
-    "u\ns3cret",
     "user u\ns3cret",
     "u\npassword s3cret",
     "user u",
     "user u\npassword",
-    "user u password s3cret",
     "user: u\npassword: s3cret",
     "password s3cret\nuser u",
     "user u\npassword s3cret\nx",
     "user u\npassword s3cr\u00E4t",
-    "user u\npass\uFEFFword s3cret",
     "user u\npassword s3\0cret",
     "user u\npassword s3cret\x7F",
     utf16("user u\r\npassword s3cret\r\n"),
-    utf16(seed),
-    "token s3cret",
     ...damagedSeeds.flatMap((text) => [text, `writer\n${text}`]),
-    `${seed}A`,
     seed.slice(1),
-    `U${seed.slice(1)}`,
     nkey,
     createKey("account").seed,
-    createKey("operator").seed,
     credsOf(jwt, nkey),
     `writer\n${seed}`,
-    `seed: ${seed}\nx`,
     `${seed}\n${createKey("user").id}`,
     `${seed}\n${createKey("user").seed}`,
-    `${seed.slice(1)}\n${nkey}`,
-    `${jwt}\n${seed.slice(0, -1)}`,
-    `writer\n${createKey("account").seed}`,
-    `# x\n${seed.slice(0, -1)}`
+    `${jwt}\n${seed.slice(0, -1)}`
   ];
-  for (const credentials of wrong) {
-    test(`${JSON.stringify(credentials.slice(0, 20))} are refused before a server is contacted`, async () => {
-      const fake = await Fake.start();
-      for (const each of [credentials, () => credentials]) {
-        await refused(
-          openFake([fake], { credentials: each }),
-          "config",
-          isExpected
-        );
-      }
-      assert.equal(fake.connections, 0);
-    });
-  }
+  test("of another form are refused before a server is contacted", async () => {
+    const fake = await Fake.start();
+    for (const text of wrong)
+      for (const credentials of [text, () => text])
+        await refused(openFake([fake], { credentials }), "config", isExpected);
+    assert.equal(fake.connections, 0);
+  });
   test("with 2,000 single mistakes in a seed: each is found, or has no effect", () => {
     const right = loginOf(seed, "nonce");
     let found = 0;
@@ -343,52 +305,40 @@ describe(
   }
 );
 
-describe(
-  "servers that know a user by",
-  { ...withCluster, timeout, concurrency: 3 },
-  () => {
-    const user = createKey("user");
-    for (const [what, right, wrong, options] of [
-      [
-        "user and password",
-        "user me\npassword s3cret\n",
-        "user me\npassword other\n",
-        { users: "{ user: me, password: s3cret }" }
-      ],
-      [
-        "an nkey",
-        user.seed,
-        createKey("user").seed,
-        { users: `{ nkey: ${user.id} }` }
-      ]
-    ] as const) {
-      test(`${what} serve the right one, and no wrong one, whenever they are asked`, async () => {
-        const servers = await Cluster.start({ ...options, servers: 1 });
-        await servers.create("plants", { num_replicas: 1 });
-        const {
-          proxies: [proxy = assert.fail()],
-          ports
-        } = await proxied(servers);
-        await assert.rejects(
-          servers.open("plants", { credentials: wrong, query: "?replicas=1" }),
-          { code: "refused", message: /Authorization Violation/ }
-        );
-        let credentials = right;
-        const store = await servers.open("plants", {
-          credentials: () => credentials,
-          query: "?replicas=1",
-          ports,
-          limits: { unreachableMillis: 300 }
-        });
-        await store.append(fern);
-        credentials = wrong;
-        proxy.cut();
-        await until("it is refused", () => !store.stats.isReachable);
-        await assert.rejects(store.append(fern), { code: "unreachable" });
-        credentials = right;
-        await resumes(store);
-        await store.close();
-      });
-    }
+test(
+  "servers that know a user by an nkey serve the right one, and no wrong one, whenever they are asked",
+  { ...withCluster, timeout },
+  async () => {
+    const { id, seed: right } = createKey("user");
+    const { seed: wrong } = createKey("user");
+    const query = "?replicas=1";
+    const servers = await Cluster.start({
+      users: `{ nkey: ${id} }`,
+      servers: 1
+    });
+    await servers.create("plants", { num_replicas: 1 });
+    const {
+      proxies: [proxy = assert.fail()],
+      ports
+    } = await proxied(servers);
+    await assert.rejects(
+      servers.open("plants", { credentials: wrong, query }),
+      { code: "refused", message: /Authorization Violation/ }
+    );
+    let credentials = right;
+    const store = await servers.open("plants", {
+      credentials: () => credentials,
+      query,
+      ports,
+      limits: { unreachableMillis: 300 }
+    });
+    await store.append(fern);
+    credentials = wrong;
+    proxy.cut();
+    await until("it is refused", () => !store.stats.isReachable);
+    await assert.rejects(store.append(fern), { code: "unreachable" });
+    credentials = right;
+    await resumes(store);
+    await store.close();
   }
 );

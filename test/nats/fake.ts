@@ -43,9 +43,6 @@ export interface Script {
   /** The JetStream domain that STREAM.INFO names. Default: none. */
   readonly domain?: string;
 
-  /** The names of the streams on the subject, which respond to a census. Default: plants. */
-  readonly streams?: readonly string[];
-
   /** What the subject "servers" is answered with: of each server what it says of itself. Default: a
    * status that says that no server took the request. */
   readonly varzs?: readonly object[];
@@ -260,8 +257,7 @@ export class Fake {
     let answer: Answer;
     if (published.payload === "" && subject.includes("STREAM.MSG.GET")) return;
     if (published.headers.includes("Expected-Stream: .\r")) {
-      const { streams = ["plants"] } = this.script;
-      for (const name of streams) write(fails(10060, "", 400, name));
+      write(fails(10060, "", 400));
       return;
     }
     if (subject === "servers") {

@@ -97,27 +97,6 @@ describe("a plant with a key", { timeout }, () => {
       assert.equal(fake.plants[1]?.payload, '{"seq":7}');
     });
   }
-  test("that waits for an equal one in progress counts in the limit of what is in flight", async () => {
-    const { fake, store } = await openScript(
-      { onPlant: () => undefined },
-      { inFlightRecordsMax: 3 }
-    );
-
-    // Requests with a key have twice the limit.
-    const key = newKey();
-    const first = once(store, fern, key);
-    const waiting = Array.from({ length: 5 }, () => once(store, fern, key));
-    assert.equal(await once(store, fern, key), "unknown");
-    await until("the first is sent", () => fake.plants.length > 0);
-    fake.script = {};
-    fake.cut();
-    assert.equal(await first, "stored");
-    assert.deepEqual(
-      await Promise.all(waiting),
-      waiting.map(() => "replayed")
-    );
-    assert.equal(await once(store, fern, newKey()), "stored", "room again");
-  });
   test("that the store itself sent twice is stored, not replayed", async () => {
     let stored = "";
     const { fake, store } = await open((published, count, server) => {
@@ -173,52 +152,6 @@ describe("a plant with a key", { timeout }, () => {
       { appendMillis: 1_000 }
     );
     assert.equal(await once(store, fern, newKey()), "unknown");
-  });
-  test("asks for the permission to read the stream, in its domain, unless keys are off", async () => {
-    for (const keys of [true, false]) {
-      const fake = await Fake.start();
-      const store = await openFake([fake], { keys }, "?domain=hub");
-      assert.equal(
-        fake.said[0]?.includes("HPUB $JS.hub.API.STREAM.MSG.GET.plants "),
-        keys
-      );
-      assert.equal(store.appendOnce !== undefined, keys);
-    }
-  });
-  test("shares the outcome of the same one in flight", async () => {
-    const { fake, store } = await open(() => undefined);
-    const key = newKey();
-    const first = once(store, fern, key);
-    const second = once(store, fern, key);
-    await until("it is sent", () => fake.plants.length === 1);
-    fake.say(respond(fake.plants[0]?.reply, ack(1)));
-    assert.deepEqual(await Promise.all([first, second]), [
-      "stored",
-      "replayed"
-    ]);
-    assert.equal(fake.plants.length, 1);
-    fake.script = { onPlant: () => fails(10077, "maximum messages exceeded") };
-    const outcomes = await Promise.all([
-      once(store, fern, key),
-      once(store, fern, key)
-    ]);
-    assert.deepEqual(outcomes, ["full", "full"]);
-    fake.script = { onPlant: () => ack(2) };
-    assert.equal(
-      await once(store, moss, key),
-      "stored",
-      "the key is free after a refusal"
-    );
-  });
-  test("is a conflict at once while another plant with its key is in flight", async () => {
-    const { fake, store } = await open(() => undefined);
-    const key = newKey();
-    const first = once(store, fern, key);
-    assert.equal(await once(store, moss, key), "conflict");
-    await until("it is sent", () => fake.plants.length === 1);
-    fake.say(respond(fake.plants[0]?.reply, ack(1)));
-    assert.equal(await first, "stored");
-    assert.equal(fake.plants.length, 1);
   });
   test("a replay and a request that shares an outcome have room while the queue is full, up to twice the limit", async () => {
     const waiting: string[] = [];

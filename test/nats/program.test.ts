@@ -50,32 +50,18 @@ test(
 
 const refusals: readonly (readonly [
   what: string,
-  text: string | undefined,
   mode: number,
   pattern: RegExp
 ])[] = [
-  ["none", undefined, 0o600, /: 'Authorization Violation'\n$/],
-  ["a wrong one", login, 0o600, /: 'Authorization Violation'\n$/],
-  [
-    "a missing one",
-    login,
-    0,
-    /the store's credentials: credentials file .*ENOENT/
-  ],
+  ["a wrong one", 0o600, /: 'Authorization Violation'\n$/],
+  ["a missing one", 0, /the store's credentials: credentials file .*ENOENT/],
   [
     "one that others can write",
-    login,
     0o602,
     /credentials file .*: expected .* cannot write it, found mode 602/
-  ],
-  [
-    "one of one line",
-    "s3cret\n",
-    0o600,
-    /the store's credentials: expected "user NAME"/
   ]
 ];
-for (const [what, text, mode, pattern] of refusals) {
+for (const [what, mode, pattern] of refusals) {
   test(
     `a file of credentials, ${what}: 78, and no secret is shown`,
     { timeout },
@@ -83,14 +69,9 @@ for (const [what, text, mode, pattern] of refusals) {
       const fake = await Fake.start({
         onConnect: "-ERR 'Authorization Violation'\r\n"
       });
-      const { PLANTS_STORE_CREDENTIALS: file, ...rest } = environmentFor(
-        `nats://${fake.host}/plants`,
-        text ?? ""
-      );
-      if (mode === 0) rmSync(file);
-      else chmodSync(file, mode);
-      const env =
-        text === undefined ? rest : { ...rest, PLANTS_STORE_CREDENTIALS: file };
+      const env = environmentFor(`nats://${fake.host}/plants`, login);
+      if (mode === 0) rmSync(env.PLANTS_STORE_CREDENTIALS);
+      else chmodSync(env.PLANTS_STORE_CREDENTIALS, mode);
       const { code, stderr, stdout } = await run([], env, temporaryFolder());
       assert.equal(code, 78, stderr);
       assert.match(stderr, pattern);
@@ -142,7 +123,7 @@ test(
   "without a server it listens, and responds with 503 until one can be reached",
   { timeout },
   async () => {
-    const fake = await Fake.start({ greeting: "" });
+    const fake = await Fake.start({ greeting: "", hangsUp: true });
     const server = await start({
       env: environmentFor(`nats://${fake.host}/plants`, login)
     });
@@ -174,7 +155,7 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
     assert.match(stderr, /^plant-store: \{"name":"plants",.*"storage":"file"/m);
     assert.doesNotMatch(stdout + stderr, /writerpw/);
   });
-  test("two processes on one stream, 1,000 connections, one process killed: every acknowledged plant is there", async (t) => {
+  test("two processes on one stream, 200 connections, one process killed: every acknowledged plant is there", async (t) => {
     await cluster.create("plants");
     const env = cluster.env("plants");
     const [first, second] = [
@@ -185,12 +166,12 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
       [first, second].map((server) => server.process.kill("SIGKILL"))
     );
     const loads = [
-      new Load(first.port, 500),
-      new Load(second.port, 500)
+      new Load(first.port, 100),
+      new Load(second.port, 100)
     ] as const;
-    await Promise.all(loads.map((load) => load.more(2_000)));
+    await Promise.all(loads.map((load) => load.more(500)));
     assert.equal(await first.end("SIGKILL"), null);
-    await loads[1].more(2_000);
+    await loads[1].more(500);
     await Promise.all(loads.map((load) => load.end()));
     assert.equal(await second.end(), 0, second.stderr());
     const acknowledged = loads.flatMap((load) => load.acknowledged);
@@ -215,7 +196,7 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
   test("a journal is loaded twice by load.mjs: each plant is stored once, with its exact id", async () => {
     const folder = temporaryFolder();
     const journal = await openJournal(join(folder, "plants.ndjson"));
-    for (let first = 1; first <= 10_000; first += 1_000)
+    for (let first = 1; first <= 2_000; first += 1_000)
       await Promise.all(
         Array.from({ length: 1_000 }, (_, index) =>
           journal.append({
@@ -242,7 +223,7 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
         spawn(process.execPath, [script, plants], { env })
       );
       assert.equal(await child.ended, 0, child.stderr());
-      assert.match(child.stdout(), /^10000 lines are done, 0 of them refused/);
+      assert.match(child.stdout(), /^2000 lines are done, 0 of them refused/);
     }
     assert.equal(await server.end(), 0, server.stderr());
     const messages = await cluster.read("moved");

