@@ -256,8 +256,14 @@ test("a flush that fails without a mark is noted, for each name of the file in i
       exitCode: 65,
       message: /a flush of it failed: .* copy the file there again, then remove/
     });
-    assert.equal((await run(["verify", name])).code, 65);
+    for (const command of ["verify", "cat"]) {
+      const { code, stdout, stderr } = await run([command, name]);
+      assert.deepEqual([code, stdout], [65, ""]);
+      assert.match(stderr, /a flush of it failed/);
+    }
   }
+  const other = await journalWith(join(dirname(path), "other.ndjson"));
+  assert.equal((await run(["verify", other])).code, 0, "it is not noted");
 });
 
 test("a flush that fails says so where no note of it can be left", async () => {

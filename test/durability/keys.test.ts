@@ -162,27 +162,18 @@ test("with a window of 0 there is none, and no method", async () => {
   assert.equal(journal.appendOnce, undefined);
 });
 
-/** Stores a plant with the key `old`, rotates, and stores one with the key `new`. */
-async function rotated(path: string): Promise<Journal> {
+test("a rotation keeps the window, and a restart after it knows the keys of the new file alone", async () => {
+  const path = freshPath();
   const journal = await open(path);
   await once(journal, "old");
   renameSync(path, `${path}.1`);
   assert.equal(await journal.rotate(), true);
   assert.equal(await once(journal, "new"), "stored");
-  return journal;
-}
-
-test("a rotation keeps the window", async () => {
-  await using journal = await rotated(freshPath());
   assert.equal(await once(journal, "old"), "replayed");
-});
-
-test("a restart after a rotation remembers the keys of the new file alone", async () => {
-  const path = freshPath();
-  await (await rotated(path)).close();
-  await using journal = await open(path);
-  assert.equal(await once(journal, "new"), "replayed");
-  assert.equal(await once(journal, "old"), "stored");
+  await journal.close();
+  await using again = await open(path);
+  assert.equal(await once(again, "new"), "replayed");
+  assert.equal(await once(again, "old"), "stored");
 });
 
 test("a rotation onto a journal remembers its keys, also for an append that waits meanwhile", async () => {

@@ -18,7 +18,7 @@ import { constants } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { inspect, isDeepStrictEqual } from "node:util";
+import { isDeepStrictEqual } from "node:util";
 import { realDisk, type Disk } from "../../src/journal/files.ts";
 import { JournalError } from "../../src/journal/error.ts";
 import {
@@ -54,189 +54,125 @@ import {
 import { SimulatedDisk } from "../support/simdisk.ts";
 import { readableByAll } from "../support/tools.ts";
 
-/** Where files are put and looked at: a real folder or a simulated disk. */
-interface Place {
-  readonly path: string;
-  readonly disk: Disk;
-  bytes(name: string): Buffer;
-  /** All files but the lock's, marks and FILE.rewrite. */
-  names(): readonly string[];
+const path = "/plants.ndjson";
+
+/** A disk with a file, and with a FILE.rewrite. */
+function diskOf(file?: Buffer, copy?: string): SimulatedDisk {
+  const disk = new SimulatedDisk();
+  if (file) disk.put(path, file);
+  if (copy !== undefined) disk.put(`${path}.rewrite`, Buffer.from(copy));
+  return disk;
 }
 
-function real(file?: Buffer, copy?: string): Place {
-  const folder = temporaryFolder();
-  if (file) writeFileSync(join(folder, "plants.ndjson"), file);
-  if (copy !== undefined)
-    writeFileSync(join(folder, "plants.ndjson.rewrite"), copy);
-  return {
-    path: join(folder, "plants.ndjson"),
-    disk: realDisk,
-    bytes: (name) => readFileSync(name),
-    names: () =>
-      readdirSync(folder)
-        .filter((name) => !/\.(?:lock-|closed-|rewrite$)/.test(name))
-        .sort()
-        .map((name) => join(folder, name))
-  };
-}
-
-function simulated(
-  file?: Buffer,
-  copy?: string,
-  disk = new SimulatedDisk()
-): Place {
-  if (file) disk.put("/plants.ndjson", file);
-  if (copy !== undefined) disk.put("/plants.ndjson.rewrite", Buffer.from(copy));
-  return {
-    path: "/plants.ndjson",
-    disk,
-    names: () => disk.files().filter((name) => !name.endsWith(".rewrite")),
-    bytes: (name) => disk.bytes(name) ?? assert.fail(`no file ${name}`)
-  };
-}
-
-/** What an opening does. Bytes are described, so that a failure shows a few short lines. */
+/** What an opening does: the error's essence, what it says, and what it leaves. */
 interface Opening {
   readonly error: string;
-  readonly files: Readonly<Record<string, string>>;
   readonly warnings: readonly string[];
+  readonly files: Readonly<Record<string, Buffer | undefined>>;
 }
 
-/** What the verdict says that an opening does. */
-function expectedOf(path: string, before: Buffer, verdict: Verdict): Opening {
-  const opening = { error: "none", warnings: [] };
+/** What the verdict says that an opening does, which has `left` the file. */
+function expectedOf(before: Buffer, verdict: Verdict, left: Buffer): Opening {
+  const opening = { error: "none", warnings: [], files: { [path]: before } };
   switch (verdict.kind) {
     case "new":
-      return { ...opening, files: { [basename(path)]: "a new header" } };
+      return headerForm.test(left.toString("latin1"))
+        ? { ...opening, files: { [path]: left } }
+        : assert.fail("expected a new header");
     case "clean":
-      return { ...opening, files: { [basename(path)]: "as it was" } };
+      return opening;
     case "unterminated":
-      return {
-        ...opening,
-        files: { [basename(path)]: "as it was, and an LF" }
-      };
+      return { ...opening, files: { [path]: bytesOf(before, "\n") } };
     case "torn": {
-      const { at: offset } = verdict;
-      const copy = `${path}.torn-${offset}`;
-      const bytes = before.length - offset;
+      const { at } = verdict;
+      const copy = `${path}.torn-${at}`;
+      const torn = before.subarray(at);
+      const warning = `${path}: at offset ${at}, a torn end of ${torn.length} bytes was moved to ${copy}`;
       return {
         ...opening,
-        files: {
-          [basename(path)]: describeBytes(before.subarray(0, offset), before),
-          [basename(copy)]: describeBytes(before.subarray(offset), before)
-        },
-        warnings: [
-          `${path}: at offset ${offset}, a torn end of ${bytes} bytes was moved to ${copy}`
-        ]
+        warnings: [warning],
+        files: { [path]: before.subarray(0, at), [copy]: torn }
       };
     }
-    case "refused":
-      return {
-        ...opening,
-        error: `damaged, exit code 65, at ${verdict.at}`,
-        files: { [basename(path)]: "as it was" }
-      };
+    case "refused": {
+      const { at } = verdict;
+      return { ...opening, error: `damaged 65 ${at} ${path}, names all` };
+    }
   }
 }
 
-/** Describes the bytes of a file by what was there before. */
-function describeBytes(bytes: Buffer, before: Buffer): string {
-  const { length } = bytes;
-  if (bytes.equals(before)) return "as it was";
-  if (bytes.equals(bytesOf(before, "\n"))) return "as it was, and an LF";
-  if (length > 0 && bytes.equals(before.subarray(0, length)))
-    return `its first ${length} bytes`;
-  if (length > 0 && bytes.equals(before.subarray(-length)))
-    return `its last ${length} bytes`;
-  const isHeader =
-    /^\{"journal":"plant-store","version":1,.*"crc":"\w{8}"\}\n$/.test(
-      bytes.toString("latin1")
-    );
-  return isHeader
-    ? "a new header"
-    : `${length} bytes: ${JSON.stringify(bytes.toString("latin1", 0, 80))}`;
-}
-
-/** Describes an error; a refusal names the file, the offset and the command that helps. */
-function describeError(error: unknown, expectedPath: string): string {
+/** Returns an error's essence; a refusal names the file, the offset and the command that helps. */
+function essenceOf(error: unknown): string {
   if (!(error instanceof JournalError)) return String(error);
-  const { code, exitCode, offset, path, message } = error;
-  const missing = [expectedPath, `offset ${offset}`, "verify"].filter(
-    (text) => !message.includes(text)
-  );
-  const named = missing.length === 0 ? "" : `, without ${missing.join()}`;
-  const place = path === expectedPath ? "" : ` of ${path}`;
-  return `${code}, exit code ${exitCode}, at ${offset}${place}${named}`;
+  const { code, exitCode, offset, message } = error;
+  const names = [path, `offset ${offset}`, "verify"];
+  const isWhole = names.every((text) => message.includes(text));
+  return `${code} ${exitCode} ${offset} ${error.path}, ${isWhole ? "names all" : message}`;
 }
 
-/** Opens the file, and fails unless everything that the verdict says is so. */
+const headerForm =
+  /^\{"journal":"plant-store","version":1,.*"crc":"\w{8}"\}\n$/;
+
+/** Opens the file, and closes it again. */
+async function open(disk: SimulatedDisk): Promise<Opening> {
+  const warnings: string[] = [];
+  const warn = (text: string) => void warnings.push(text);
+  const error = await openJournal(path, { disk, warn }).then(
+    (journal) => journal.close().then(() => "none"),
+    essenceOf
+  );
+  const files = Object.fromEntries(
+    disk.files().map((name) => [name, disk.bytes(name)])
+  );
+  return { error, warnings, files };
+}
+
+/** Opens a file, and fails unless everything that the verdict says is so. */
 async function check(
-  { path, disk, bytes, names }: Place,
+  disk: SimulatedDisk,
   verdict: Verdict,
   completed?: Buffer
 ): Promise<void> {
-  const there = names().includes(path) ? Buffer.from(bytes(path)) : nuls(0);
-  const before = verdict.kind === "refused" ? there : (completed ?? there);
-  const warnings: string[] = [];
-  // A small window of keys is made in no time.
-  const limits = { keysBytesMax: 4096 };
-  const open = () =>
-    openJournal(path, {
-      disk,
-      limits,
-      warn: (text) => warnings.push(text)
-    }).then(
-      (journal) => ({ journal, error: "none" }),
-      (error: unknown) => ({
-        journal: undefined,
-        error: describeError(error, path)
-      })
-    );
-  const found = (error: string): Opening => ({
-    error,
-    files: Object.fromEntries(
-      names().map((name) => [
-        basename(name),
-        describeBytes(bytes(name), before)
-      ])
-    ),
-    warnings
-  });
+  const there = Buffer.from(disk.bytes(path) ?? nuls(0));
+  const copyPath = `${path}.rewrite`;
+  const copy = disk.bytes(copyPath);
+  const isRefused = verdict.kind === "refused";
+  const before = isRefused ? there : (completed ?? there);
+  const found = await open(disk);
+  const opened = Buffer.from(disk.bytes(path) ?? nuls(0));
+  const expected = expectedOf(before, verdict, opened);
+  if (isRefused && copy) Object.assign(expected.files, { [copyPath]: copy });
+  assertAlike(found, expected);
 
-  const expected = expectedOf(path, before, verdict);
-  const { journal, error } = await open();
-  const opened = names().includes(path) ? Buffer.from(bytes(path)) : nuls(0);
-  if (!isDeepStrictEqual(found(error), expected)) {
-    await journal?.close();
-    assert.fail(`expected ${inLine(expected)}, found ${inLine(found(error))}`);
-  }
-  if (!journal) {
-    const again = await open();
-    await again.journal?.close();
-    const isAlike = isDeepStrictEqual(found(again.error), expected);
-    assert.ok(isAlike, `then ${inLine(found(again.error))}: a lock is left`);
-    return;
-  }
-
-  // The next opening finds nothing to repair or to refuse, whether this one is closed or killed.
-  await journal.close();
-  for (const mark of disk.listEmpty(path, /\.closed-/)) disk.remove(mark);
-  const second = await open();
-  const isAlike = isDeepStrictEqual(
-    Object.keys(found(second.error).files),
-    Object.keys(expected.files)
+  // A refusal leaves no lock. After another end, the next opening finds nothing to repair or to
+  // refuse, whether this one is closed or killed.
+  for (const mark of disk.marks()) if (!isRefused) disk.remove(mark);
+  assertAlike(
+    await open(disk),
+    isRefused ? expected : { ...expected, warnings: [] }
   );
-  assert.ok(isAlike, `then ${inLine(found(second.error))}`);
-  assert.ok(second.journal, `then ${second.error}`);
-  assert.deepEqual(bytes(path), opened, "a second opening changes it");
-  await second.journal.append({ id: 8n, name: "Moss" });
-  await second.journal.close();
-  assertAppended(bytes(path), opened);
+  if (isRefused) return;
+  const journal = await openJournal(path, { disk });
+  await journal.append({ id: 8n, name: "Moss" });
+  await journal.close();
+  assertAppended(disk.bytes(path) ?? nuls(0), opened);
 }
 
-/** An opening in one line. */
-const inLine = (opening: Opening): string =>
-  inspect(opening, { breakLength: Infinity, compact: true });
+/** Fails in one short line, unless two openings are equal. */
+function assertAlike(found: Opening, expected: Opening): void {
+  const shown = ({ error, warnings, files }: Opening): string =>
+    [
+      error,
+      ...warnings,
+      ...Object.entries(files).map(
+        ([name, bytes]) => `${name} ${bytes?.length}`
+      )
+    ].join("; ");
+  assert.ok(
+    isDeepStrictEqual(found, expected),
+    `expected ${shown(expected)}, found ${shown(found)}`
+  );
+}
 
 const messageOf = (error: unknown): string =>
   error instanceof Error ? error.message : String(error);
@@ -252,24 +188,14 @@ function assertAppended(file: Buffer, opened: Buffer): void {
   assert.equal(line, lineOf(start.replace(at, when)));
 }
 
-/**
- * Checks an end on a real disk, on a simulated one, and there with the mark of a closed journal: that
- * refuses what is not clean.
- */
+/** Checks an end, also with the mark of a closed journal: that refuses what is not clean. */
 async function checkAll(state: End) {
   const { file, verdict, copy } = state;
-  const completed = completedOf(state);
-  for (const place of [real(file, copy), simulated(file, copy)]) {
-    await check(place, verdict, completed);
-    const left = place.disk.look(`${place.path}.rewrite`);
-    const isLeft = verdict.kind === "refused" && copy !== undefined;
-    assert.equal(left !== undefined, isLeft, "FILE.rewrite");
-  }
+  await check(diskOf(file, copy), verdict, completedOf(state));
   if (copy !== undefined) return;
 
-  const disk = new SimulatedDisk();
-  const closed = simulated(file, undefined, disk);
-  disk.markClosed(closed.path);
+  const closed = diskOf(file);
+  closed.markClosed(path);
   if (!file || /^(?:clean|refused)$/.test(verdict.kind))
     return check(closed, verdict);
   const at = { new: 0, unterminated: file.length };
@@ -363,13 +289,17 @@ test("a copy is written from its offset on, and no byte before it is truncated",
     ends
   )) {
     if (verdict.kind === "refused" || rewritten === undefined) continue;
-    const { path } = real(file, copy);
+    const disk = diskOf(file, copy);
+    const opened = disk.open.bind(disk);
     const truncated: number[] = [];
-    const disk = diskWith(({ truncate }) => ({
-      truncate: (to) => void (truncated.push(to), truncate(to))
-    }));
-    const limits = { keysBytesMax: 1 };
-    await (await openJournal(path, { disk, limits })).close();
+    disk.open = (name) => {
+      const { truncate, ...others } = opened(name);
+      return {
+        ...others,
+        truncate: (to) => void (truncated.push(to), truncate(to))
+      };
+    };
+    await (await openJournal(path, { disk })).close();
     assert.deepEqual(truncated, [rewritten], says);
   }
 });
@@ -384,7 +314,7 @@ test("a line at X, with its LF or without, and what follows it, opens as the tab
       const [following, bytesAfter] = follower;
       const file = bytesOf(start, bytesAfter(line, start.length));
       try {
-        await check(simulated(file), verdictOf(word, start.length));
+        await check(diskOf(file), verdictOf(word, start.length));
       } catch (error) {
         const row = `${says} ${hasLf ? "with" : "without"} its LF, then ${following}`;
         differences.push(`${row}: ${messageOf(error)}`);
@@ -397,12 +327,9 @@ test("a line at X, with its LF or without, and what follows it, opens as the tab
 test("a lock decides before what can be read, and that before what the file has", async () => {
   const faults: readonly (readonly [
     code: string,
-    arrange: (disk: SimulatedDisk, path: string) => unknown
+    arrange: (disk: SimulatedDisk) => unknown
   ])[] = [
-    [
-      "locked",
-      (disk, path) => disk.lock(path, disk.look(path)?.identity ?? "", [])
-    ],
+    ["locked", (disk) => disk.lock(path, disk.look(path)?.identity ?? "", [])],
     ["unreadable", (disk) => disk.fail("read", { errno: 5 })]
   ];
   for (const file of [
@@ -412,9 +339,8 @@ test("a lock decides before what can be read, and that before what the file has"
     changed(six, 20, "x")
   ]) {
     for (const [index, [code]] of faults.entries()) {
-      const disk = new SimulatedDisk();
-      const { path } = simulated(file, undefined, disk);
-      for (const [, arrange] of faults.slice(index)) await arrange(disk, path);
+      const disk = diskOf(file);
+      for (const [, arrange] of faults.slice(index)) await arrange(disk);
       await assert.rejects(openJournal(path, { disk }), { code });
       assert.deepEqual(disk.bytes(path), file, "a refusal touches nothing");
     }
@@ -430,7 +356,8 @@ for (const [says, take] of [
   ["a FIFO there", (name: string) => execFileSync("mkfifo", [name])]
 ] as const) {
   test(`a torn end goes to its own file, and nothing is overwritten: ${says}`, async () => {
-    const { path, names, bytes } = real(bytesOf(six, "torn"));
+    const { folder, path } = placeIn();
+    writeFileSync(path, bytesOf(six, "torn"));
     const taken = `${path}.torn-${end}`;
     take?.(taken);
     const before = take && lstatSync(taken);
@@ -438,14 +365,14 @@ for (const [says, take] of [
     await (
       await openJournal(path, { warn: (text) => warnings.push(text) })
     ).close();
-    const copies = names().filter(
-      (name) => name.startsWith(taken) && (!take || name !== taken)
-    );
+    const copies = readdirSync(folder)
+      .map((name) => join(folder, name))
+      .filter((name) => name.startsWith(taken) && (!take || name !== taken));
     const [copy = ""] = copies;
     assert.match(copy.slice(taken.length), take ? /^-[\da-f-]{36}$/ : /^$/);
     assert.equal(copies.length, 1);
-    assert.deepEqual(bytes(path), six);
-    assert.equal(String(bytes(copy)), "torn");
+    assert.deepEqual(readFileSync(path), six);
+    assert.equal(readFileSync(copy, "utf8"), "torn");
     if (before) {
       const { ino, mtimeMs } = lstatSync(taken);
       assert.deepEqual([ino, mtimeMs], [before.ino, before.mtimeMs]);
@@ -457,8 +384,7 @@ for (const [says, take] of [
 
 test("a start that finds no space, whichever write needs it, has copied a torn end once", async () => {
   for (let written = 0; written < 3; written++) {
-    const disk = new SimulatedDisk();
-    const { path } = simulated(bytesOf(six, "torn"), undefined, disk);
+    const disk = diskOf(bytesOf(six, "torn"));
     disk.fail("append", { errno: constants.errno.ENOSPC }, written);
     await assert.rejects(openJournal(path, { disk }), { exitCode: 74 });
     assert.equal(disk.faultsFired, 1);
@@ -481,13 +407,16 @@ for (const [says, file, after] of [
   ["that dangles is a new journal at its target", undefined, [133]]
 ] as const) {
   test(`a symbolic link ${says}`, async () => {
-    const { path, names, bytes } = real(file);
+    const { folder, path } = placeIn();
+    if (file) writeFileSync(path, file);
     const link = join(temporaryFolder(), "link");
     symlinkSync(path, link);
     await (await openJournal(link)).close();
     assert.ok(lstatSync(link).isSymbolicLink());
     assert.deepEqual(
-      names().map((name) => bytes(name).length),
+      readdirSync(folder)
+        .filter((name) => !name.includes(".closed-"))
+        .map((name) => readFileSync(join(folder, name)).length),
       after
     );
   });
@@ -531,6 +460,7 @@ const refusals: readonly (readonly [
     /there is no directory/,
     (path) => symlinkSync("/nowhere/at/all", path)
   ],
+  ["links that form a cycle", 74, /ELOOP/, (path) => symlinkSync(path, path)],
   [
     "no file, in a directory that may not be written",
     74,
@@ -630,17 +560,17 @@ test("a clock in the year 10000 makes no journal until it is set", async (t) => 
     "toISOString",
     () => "+010000-01-01T00:00:00.000Z"
   );
-  const { path, bytes } = real();
+  const { path } = placeIn();
   await assert.rejects(openJournal(path), {
     code: "failed",
     exitCode: 74,
     message: /clock says/
   });
   assert.deepEqual(readdirSync(dirname(path)), [basename(path)], "no lock");
-  assert.equal(bytes(path).length, 0);
+  assert.equal(readFileSync(path).length, 0);
   clock.mock.restore();
   await (await openJournal(path)).close();
-  assert.equal(bytes(path).length, 133);
+  assert.equal(readFileSync(path).length, 133);
 });
 
 test("opening reads the end only: as much of 20,000 records as of 2,000", async () => {
@@ -650,7 +580,8 @@ test("opening reads the end only: as much of 20,000 records as of 2,000", async 
       if (seq % 100 === 0) synced = end;
       end += lines[lines.push(record(seq, synced)) - 1]?.length ?? 0;
     }
-    const { path } = real(bytesOf(lines.join("")));
+    const { path } = placeIn();
+    writeFileSync(path, lines.join(""));
     let bytes = 0;
     const disk = diskWith(({ read }) => ({
       read(offset, length) {
@@ -658,9 +589,8 @@ test("opening reads the end only: as much of 20,000 records as of 2,000", async 
         return read(offset, length);
       }
     }));
-    await (
-      await openJournal(path, { disk, limits: { keysBytesMax: 0 } })
-    ).close();
+    const limits = { keysBytesMax: 0 };
+    await (await openJournal(path, { disk, limits })).close();
     return bytes;
   };
   const tiny = await readOf(200);

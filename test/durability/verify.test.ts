@@ -5,7 +5,6 @@ import {
   closeSync,
   openSync,
   readFileSync,
-  statSync,
   truncateSync,
   writeFileSync,
   writeSync
@@ -361,24 +360,6 @@ test("beside a live server, lines that it truncates and rewrites are no damage",
   ] as const) {
     const damaged = Buffer.from(next).fill("y", at, at + 10);
     assert.equal(verifiedBeside(bytesIn(damaged), true)[1], found);
-  }
-});
-
-test("verify and cat refuse a file of which a flush has failed, and no other file", async () => {
-  const folder = temporaryFolder();
-  const path = await journalWith(join(folder, name), { id: 1n, name: "Fern" });
-  const note = `${path}.unflushed-${statSync(path).ino}-1-1`;
-  const other = `${path}.unflushed-1-1-1`;
-  writeFileSync(other, "");
-  assert.equal((await run(["verify", path])).code, 0, "the control");
-  writeFileSync(note, "");
-  for (const command of ["verify", "cat"]) {
-    const { code, stdout, stderr } = await run([command, path]);
-    assert.equal(code, 65);
-    assert.equal(stdout, "");
-    assert.ok(
-      stderr.includes(`copy the file there again, then remove ${note}`)
-    );
   }
 });
 

@@ -1,4 +1,4 @@
-/** The journal's format, byte for byte; the checksums are compared with an own CRC-32. */
+/** The journal's format, byte for byte. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -12,50 +12,24 @@ import {
   headerBytes,
   headerText,
   lineBytesMax,
-  placeholderCrc,
   recordText
 } from "../../src/journal/record.ts";
-import { plantText } from "../../src/plant.ts";
 import { limitTable } from "../../src/config.ts";
-import { at, headerStart, recordStart, uuid } from "../support/journals.ts";
+import {
+  at,
+  crcOf,
+  headerStart,
+  recordStart,
+  uuid
+} from "../support/journals.ts";
 import { root } from "../support/support.ts";
 
-/** CRC-32 bit by bit, as ISO 3309 has it: reflected polynomial edb88320, all ones in and out. */
-function crc32(bytes: Buffer): string {
-  let crc = 0xffffffff;
-  for (const byte of bytes) {
-    crc ^= byte;
-    for (let bit = 0; bit < 8; bit++)
-      crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0);
-  }
-  return (~crc >>> 0).toString(16).padStart(8, "0");
-}
-
 /** A line as the grammar says: the bytes, their checksum, the end; with a good one by default. */
-function line(start: string | Buffer, crc = crc32(Buffer.from(start))): Buffer {
-  return Buffer.concat([Buffer.from(start), Buffer.from(`,"crc":"${crc}"}`)]);
-}
+const line = (start: Buffer | string, crc = crcOf(start)): Buffer =>
+  Buffer.concat([Buffer.from(start), Buffer.from(`,"crc":"${crc}"}`)]);
 
 const headerLine = headerStart();
 const textOf = (plant: string): string => recordStart(1, 133, plant);
-
-/** "123456789": the check value of the CRC catalogue; the others are zlib's. */
-for (const [text, crc] of [
-  ["", "00000000"],
-  ["123456789", "cbf43926"],
-  ["a", "e8b7be43"],
-  ["The quick brown fox jumps over the lazy dog", "414fa339"],
-  ["\0\0\0\0", "2144df1c"],
-  ["\u00ff\u2028", crc32(Buffer.from("\u00ff\u2028"))]
-] as const) {
-  test(`the checksum of ${JSON.stringify(text)} is ${crc}, in ours and in the oracle`, () => {
-    assert.equal(crc32(Buffer.from(text)), crc);
-    assert.equal(
-      `${fillChecksums(`${text}${placeholderCrc}\n`)}`,
-      `${text},"crc":"${crc}"}\n`
-    );
-  });
-}
 
 test("the worked example in record.ts has the offsets and checksums that it states", () => {
   const source = readFileSync(join(root, "src/journal/record.ts"), "utf8");
@@ -109,14 +83,11 @@ for (const [says, bytes] of [
   ["a space", line(headerLine.replace(":1", ": 1"))],
   [
     "a checksum of its own in it",
-    line(`${headerLine},"crc":"${crc32(Buffer.from(headerLine))}"}xxx`)
+    line(`${headerLine},"crc":"${crcOf(headerLine)}"}xxx`)
   ],
   ["a short UUID", line(headerLine.replace(uuid, uuid.slice(1)))],
   ["a wrong checksum", line(headerLine, "00000000")],
-  [
-    "a checksum in capitals",
-    line(headerLine, crc32(Buffer.from(headerLine)).toUpperCase())
-  ],
+  ["a checksum in capitals", line(headerLine, crcOf(headerLine).toUpperCase())],
   ["its LF", Buffer.concat([line(headerLine), Buffer.from("\n")])],
   [
     "a byte order mark",
@@ -128,26 +99,16 @@ for (const [says, bytes] of [
     assert.equal(decodeHeader(bytes), undefined));
 }
 
-const controls = String.fromCharCode(...Array(32).keys());
-for (const [says, id, name, tag] of [
-  ["a tag", 7n, "Fern", "shade"],
-  ["empty texts", 0n, "", ""],
-  ["the least id", -(2n ** 63n), ""],
-  ["the greatest id", 2n ** 63n - 1n, ""],
-  ["2^53 + 1", 2n ** 53n + 1n, ""],
-  ["beyond the BMP", 1n, "🌿ß"],
-  ["every control character", 1n, controls],
-  ["DEL, U+2028, U+FFFF", 1n, "\u007f\u2028\uffff"],
-  ["quotes and slashes", 1n, '"\\/'],
-  ["the end of a record", 1n, ',"crc":"00000000"}'],
-  ["a name of the prototype", 1n, "__proto__"],
-  ["a mebibyte", 1n, "ü".repeat(2 ** 19)]
-] as const) {
-  test(`a plant with ${says} is written as one line and read back as it was`, () => {
-    const texts = JSON.stringify({ name, tag });
-    const json = `{"id":${id},${texts.slice(1)}`;
-    const plant = { id, name, ...(tag !== undefined && { tag }) };
-    assert.equal(plantText(plant, Infinity), json);
+test("a record is one line, whatever its plant, and is read back as it was", () => {
+  const controls = String.fromCharCode(...Array(32).keys());
+  for (const name of [
+    "",
+    controls,
+    '\u007f\u2028\uffff"\\/🌿',
+    ',"crc":"00000000"}',
+    "ü".repeat(2 ** 19)
+  ]) {
+    const json = `{"id":7,${JSON.stringify({ name }).slice(1)}`;
     const bytes = fillChecksums(recordText(1, at, 133, json));
     assert.equal(`${bytes}`, `${line(textOf(json))}\n`);
     assert.equal(
@@ -155,16 +116,15 @@ for (const [says, id, name, tag] of [
       bytes.length - 1,
       "its LF, nothing else"
     );
-    const text = bytes.subarray(0, -1);
-    assert.deepEqual(decodeRecord(text), {
+    assert.deepEqual(decodeRecord(bytes.subarray(0, -1)), {
       seq: 1,
       at,
       synced: 133,
       key: undefined,
       plant: Buffer.from(json)
     });
-  });
-}
+  }
+});
 
 test("a checksum is right whatever a line's length is, and wherever in a buffer it stands", () => {
   for (let length = 0; length < 40; length++) {
@@ -191,10 +151,7 @@ const good = textOf('{"id":7,"name":"Fern"}');
 for (const [says, bytes] of [
   ["nothing", Buffer.alloc(0)],
   ["only a checksum", Buffer.from(',"crc":"00000000"}')],
-  [
-    "a checksum in capitals",
-    line(good, crc32(Buffer.from(good)).toUpperCase())
-  ],
+  ["a checksum in capitals", line(good, crcOf(good).toUpperCase())],
   ["no checksum", Buffer.from(`${good}}`)],
   ["a CR at its end", Buffer.concat([line(good), Buffer.from("\r")])],
   [
@@ -209,22 +166,6 @@ for (const [says, bytes] of [
       [false, undefined]
     ));
 }
-
-test("a record with any byte changed to any other has a bad checksum", () => {
-  const bytes = line(good);
-  assert.ok(decodeRecord(bytes));
-  for (let offset = 0; offset < bytes.length; offset++) {
-    for (let mask = 1; mask < 256; mask++) {
-      const changed = Buffer.from(bytes);
-      changed[offset] = (bytes[offset] ?? 0) ^ mask;
-      assert.equal(
-        hasValidChecksum(changed),
-        false,
-        `offset ${offset}, mask ${mask}`
-      );
-    }
-  }
-});
 
 for (const [says, start] of [
   ["a header", headerLine],
