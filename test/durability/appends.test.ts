@@ -34,7 +34,13 @@ const stored = (count: number): string[] => Array<string>(count).fill("stored");
 test("plants appended in one turn share one write, in their order", async () => {
   const { journal, bytes, writes, records } = await simulated();
   const ids = [3n, 1n, 2n];
-  await Promise.all(ids.map((id) => journal.append({ id, name: "" })));
+  const receipts = await Promise.all(
+    ids.map((id) => journal.append({ id, name: "" }))
+  );
+  assert.deepEqual(
+    receipts.map(({ seq }) => seq),
+    [1, 2, 3]
+  );
   assert.equal(writes(), 1);
   const third = bytes().length;
   await journal.append(fern);

@@ -6,18 +6,15 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import {
   copyFileSync,
-  linkSync,
   mkdirSync,
   readdirSync,
-  readFileSync,
   renameSync,
-  unlinkSync,
-  writeFileSync
+  unlinkSync
 } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { header, journalWith, read, record } from "../support/journals.ts";
+import { journalWith, read } from "../support/journals.ts";
 import { launch } from "../support/launch.ts";
 import { makeFullDisk, ownMounts } from "../support/full-disk.ts";
 import { program, temporaryFolder } from "../support/support.ts";
@@ -30,23 +27,11 @@ const scenario = process.env["FULL_DISK_SCENARIO"];
 /** What an operator does between the kill and the next start. */
 const operators: Readonly<Record<string, (path: string) => string>> = {
   "does nothing": (path) => path,
-  "deletes the sockets": (path) => {
-    const folder = dirname(path);
-    for (const name of readdirSync(folder))
-      if (name.includes(".lock-")) unlinkSync(join(folder, name));
-    return path;
-  },
   "moves the file to another folder": (path) => {
     const folder = join(dirname(path), "moved");
     mkdirSync(folder);
     renameSync(path, join(folder, basename(path)));
     return join(folder, basename(path));
-  },
-  "removes one of two hard links": (path) => {
-    const other = join(dirname(path), "other");
-    linkSync(path, other);
-    unlinkSync(path);
-    return other;
   }
 };
 
@@ -124,28 +109,6 @@ const removeNotes = (path: string) => {
     if (name.includes(".unflushed-")) unlinkSync(join(dirname(path), name));
 };
 
-/** Starts a server twice over damage before a torn write, which alone certifies it. */
-async function torn(disk: Disk) {
-  const store = join(disk.folder, "plants.ndjson");
-  const first = header + record(1, 133);
-  const C = first.length;
-  const line = record(2, first.length);
-  const synced = C + line.length;
-  const file = Buffer.concat([
-    Buffer.from(first + line.replace("Fern", "Farn")),
-    Buffer.alloc(line.length - 1),
-    Buffer.from(`\n${record(4, synced)}`)
-  ]);
-  writeFileSync(store, file);
-  const started = () =>
-    launch({ store }).then(
-      (server) => server.end(),
-      (error: Error & { code: unknown }) => error.code
-    );
-  const codes = [await started(), await started()];
-  return { codes, isUntouched: readFileSync(store).equals(file) };
-}
-
 const scenarios: Readonly<Record<string, (disk: Disk) => Promise<unknown>>> = {
   ...Object.fromEntries(
     Object.keys(operators).flatMap((operator) => [
@@ -154,8 +117,7 @@ const scenarios: Readonly<Record<string, (disk: Disk) => Promise<unknown>>> = {
     ])
   ),
   restore: (disk) => restore(disk, () => {}),
-  "restore, no note": (disk) => restore(disk, removeNotes),
-  torn
+  "restore, no note": (disk) => restore(disk, removeNotes)
 };
 
 async function play(name: string) {
@@ -240,17 +202,6 @@ else {
       const without = resultOf("restore, no note");
       assert.match(without.second, /^200 0/, "the control: without the note");
       assert.notEqual(without.restored, 151);
-    }
-  );
-
-  test(
-    "damage that a torn write alone certifies is refused at each start",
-    { skip },
-    () => {
-      assert.deepEqual(resultOf("torn"), {
-        codes: [65, 65],
-        isUntouched: true
-      });
     }
   );
 }

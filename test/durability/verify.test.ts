@@ -5,6 +5,7 @@ import {
   closeSync,
   openSync,
   readFileSync,
+  rmSync,
   truncateSync,
   writeFileSync,
   writeSync
@@ -108,12 +109,14 @@ function expectedOf(state: End) {
   } as const;
 }
 
+const folder = temporaryFolder();
+const path = join(folder, name);
+
 for (const [says, state] of Object.entries(ends)) {
   const { file, copy } = state;
   if (!file) continue;
   test(`verify, cat and readJournal agree on this end: ${says}`, async () => {
-    const folder = temporaryFolder();
-    const path = join(folder, name);
+    rmSync(`${path}.rewrite`, { force: true });
     writeFileSync(path, file);
     if (copy !== undefined) writeFileSync(`${path}.rewrite`, copy);
     const { verdict, ids, offset, damage } = expectedOf(state);
