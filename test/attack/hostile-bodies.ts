@@ -237,7 +237,7 @@ const contents: readonly Case[] = [
     "a body over the limit",
     "by Content-Length",
     ofBody(evil.padEnd(limit + 1)),
-    "41301"
+    "413"
   ],
   [
     "no credentials",
@@ -247,7 +247,7 @@ const contents: readonly Case[] = [
       coding: "chunked",
       body: `${chunk(evil)}0\r\n${known}\r\n`
     }),
-    "40101"
+    "401"
   ]
 ];
 

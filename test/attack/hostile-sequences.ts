@@ -41,12 +41,12 @@ const wholes: Sequences = {
     ],
     "early responses among them": [
       [a + request(anonymous) + elsewhere + b + last],
-      "200,40101,40401,200,200",
+      "200,401,40401,200,200",
       "1,2,9"
     ],
     "too large among them": [
       [a + tooLarge + b + last],
-      "200,41301,200,200",
+      "200,413,200,200",
       "1,2,9"
     ],
     "Expect among them": [
@@ -87,7 +87,7 @@ const wholes: Sequences = {
     ],
     "an Upgrade with no token": [
       [withoutBody({ ...anonymous, fields: upgrade }) + outer, a],
-      "40101",
+      "401",
       ""
     ],
     "a refusal": [[a + request({ host: "" }) + b], "200,40003", "1"],
@@ -99,7 +99,7 @@ const wholes: Sequences = {
     "CONNECT": [[a + connecting + b], "200,40502", "1"],
     "CONNECT, no token": [
       [a + withoutBody({ ...anonymous, line: "CONNECT a:1 HTTP/1.1" }) + b],
-      "200,40101",
+      "200,401",
       "1"
     ]
   },
@@ -134,7 +134,7 @@ const halves: Sequences = {
   "a response after a half-close": {
     "after a whole request": [[a], "200", "1"],
     "after two": [[a + b], "200,200", "1,2"],
-    "after a body too large": [[tooLarge], "41301", ""],
+    "after a body too large": [[tooLarge], "413", ""],
     "after garbage": [[garbage], "40001", ""],
     "after CONNECT": [[connecting], "40502", ""]
   },

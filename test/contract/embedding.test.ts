@@ -71,21 +71,6 @@ for (const [what, bytes, status] of [
     400
   ],
   [
-    "HEAD that asks to close",
-    `HEAD /plants HTTP/1.1\r\n${hosted}Connection: close\r\n\r\n`,
-    405
-  ],
-  [
-    "HEAD whose body never arrives",
-    `HEAD /plants HTTP/1.1\r\n${hosted}Content-Length: 9\r\n\r\n`,
-    405
-  ],
-  [
-    "GET with two Hosts",
-    `GET /plants HTTP/1.1\r\nHost: b\r\n${hosted}\r\n`,
-    400
-  ],
-  [
     "a body that never arrives",
     `POST /x HTTP/1.1\r\n${hosted}Content-Length: 9\r\n\r\n`,
     404
@@ -120,11 +105,9 @@ for (const [what, bytes, status] of [
 const large = `${post(`{"id":1,"name":"${"x".repeat(500_000)}"}`)}`;
 const elsewhere = large.replace("/plants", "/x");
 for (const [what, parts, status] of [
-  ["a plant", [plant], 200],
   ["a large plant", [large], 200],
   ["a plant in two pieces", [plant.slice(0, -9), plant.slice(-9)], 200],
-  ["a body that is refused early", [elsewhere], 404],
-  ["and in two pieces", [elsewhere.slice(0, -9), "x".repeat(9)], 404]
+  ["a refused one", [elsewhere.slice(0, -9), "x".repeat(9)], 404]
 ] as const) {
   test(
     `a request that the host has paused gets its response, and so the next: ${what}`,
@@ -140,25 +123,20 @@ for (const [what, parts, status] of [
   );
 }
 
-for (const [what, length] of [
-  ["a body", "Content-Length: 5\r\n"],
-  ["none", ""]
-] as const) {
-  test(
-    `nothing after a refused Expect that the host has paused is executed, with ${what}`,
-    { timeout },
-    async () => {
-      const port = await hostThat((request) => request.pause());
-      const stored = store.names.length;
-      const bytes = `POST /x HTTP/1.1\r\n${hosted}Expect: 100-continue\r\n${length}\r\n`;
-      const [answer, ...more] = await exchange(port, bytes + plant);
-      assert.equal(answer?.status, 404);
-      assert.equal(answer?.headers["connection"], "close");
-      assert.equal(more.length, 0);
-      assert.equal(store.names.length, stored);
-    }
-  );
-}
+test(
+  "nothing after a refused Expect that the host has paused is executed",
+  { timeout },
+  async () => {
+    const port = await hostThat((request) => request.pause());
+    const stored = store.names.length;
+    const bytes = `POST /x HTTP/1.1\r\n${hosted}Expect: 100-continue\r\n\r\n`;
+    const [answer, ...more] = await exchange(port, bytes + plant);
+    assert.equal(answer?.status, 404);
+    assert.equal(answer?.headers["connection"], "close");
+    assert.equal(more.length, 0);
+    assert.equal(store.names.length, stored);
+  }
+);
 
 test(
   "a body that the host has read is 50002, and an empty one is empty",
@@ -529,11 +507,6 @@ const head = (version: string, lengthBytes: number, bearer: string): string =>
 for (const [what, bytes, status] of [
   ["HTTP/1.0", `${head("1.0", fern.length, token)}\r\n${fern}`, 200],
   [
-    "Connection: close",
-    `${head("1.1", fern.length, token)}Connection: close\r\n\r\n${fern}`,
-    200
-  ],
-  [
     "HTTP/1.0, early",
     `${head("1.0", fern.length + 10, "weeds")}\r\n${fern}`,
     401
@@ -634,7 +607,6 @@ function onHeaders(response: ServerResponse, listener: () => void): void {
 
 const wrongToken = plant.replace(token, "wrong");
 for (const [what, bytes, expected] of [
-  ["200", plant, { connection: "keep-alive" }],
   [
     "401",
     wrongToken,

@@ -8,7 +8,6 @@ import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { catalogue } from "../../src/http/errors.ts";
 import {
   createPlantServer,
   type NewPlant,
@@ -140,18 +139,6 @@ for (const [says, errno, outcome, next] of [
   });
 }
 
-test("an equal request that cannot wait gets an unknown outcome: the first one may store the plant", async () => {
-  const { journal, disk, records } = await simulated({ queueRecordsMax: 1 });
-  const { post } = await serving({ store: journal });
-  const isWriting = disk.stall();
-  const first = post({ key: "k" });
-  await isWriting;
-  assert.equal((await post({ key: "k" })).error, catalogue.unknown[0]);
-  disk.resume();
-  assert.equal((await first).status, 200);
-  assert.equal(records().length, 1);
-});
-
 test("requests that wait for an equal one keep no copy of its plant", async () => {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
@@ -223,12 +210,9 @@ const valid: readonly (readonly [key: string, same: string])[] = [
   ["x".repeat(255), `"${"x".repeat(255)}"`],
   ["a;x=1", '"a;x=1"'],
   ["?1", '"?1"'],
-  ["42", '"42"'],
   [":YQ==:", '":YQ==:"'],
-  ["'a'", `"'a'"`],
   ["!#$%&()*+-./<=>?@[]^_`{|}~", '"!#$%&()*+-./<=>?@[]^_`{|}~"'],
   ['"a b"', '"a b"'],
-  ['"a,b"', '"a,b"'],
   [String.raw`"\"\\"`, String.raw`"\"\\"`],
   [`"${String.raw`\"`.repeat(255)}"`, `"${String.raw`\"`.repeat(255)}"`]
 ];

@@ -275,7 +275,7 @@ test("the program prints the same description, and one without keys if the store
     const text = String(at("/info/description", own));
     assert.match(
       text,
-      /stable storage.\n\n.*2\^53.*\n\nAfter no response, or error 50001 or 50302, .*twice\.$/s
+      /stable storage.\n\n.*2\^53.*\n\nAfter no response, or error \d+ or \d+, .*twice\.$/s
     );
     assert.equal(
       text.includes("Repeat the request with the same Idempotency-Key"),

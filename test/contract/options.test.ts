@@ -332,12 +332,9 @@ const line = "POST /plants HTTP/1.1\r\nHost: a\r\n";
 /** What is sent, and what is reported of each response: its status, the method of the request. */
 for (const [what, bytes, wanted] of [
   ["a plant", plant, ["200 POST"]],
-  ["two plants at once", plant + plant, ["200 POST", "200 POST"]],
   ["no token", `${line}\r\n`, ["401 POST"]],
   ["an early response", `${line}Content-Length: 9\r\n\r\n`, ["401 POST"]],
-  ["a bad body", plant.replace('"Fern"', "1     "), ["400 POST"]],
   ["HEAD", plant.replace("POST", "HEAD"), ["405 HEAD"]],
-  ["garbage", "x\r\n\r\n", ["400 -"]],
   ["garbage after a plant", `${plant}x\r\n\r\n`, ["200 POST", "400 -"]],
   [
     "an invalid chunk",

@@ -40,7 +40,6 @@ const strangers: readonly (readonly [
   bytes: Buffer,
   path?: string
 ])[] = [
-  ["nothing", Buffer.alloc(0)],
   ["a part of a ClientHello", hello],
   [
     "a byte of a ClientHello, on a Unix socket,",

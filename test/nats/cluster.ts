@@ -95,9 +95,6 @@ export interface ClusterOptions {
   /** Further lines of each server's configuration. */
   readonly more?: string;
 
-  /** Each server has an address of its own, 127.0.0.1 to 127.0.0.3. */
-  readonly hasAddresses?: boolean;
-
   readonly servers?: number;
 
   /** Each route goes through a proxy of its own: `cluster.route`. */
@@ -106,7 +103,8 @@ export interface ClusterOptions {
   /** The program that the servers begin with. Default: the one that all tests use. */
   readonly binary?: string | undefined;
 
-  /** A configuration to use instead, of the chapter's ports; with `hasAddresses`. */
+  /** A configuration to use instead, of the chapter's ports: each server has an address of its own,
+   * 127.0.0.1 to 127.0.0.3. */
   readonly template?: string;
 }
 
@@ -436,7 +434,7 @@ const placeOf = (
   ports: readonly number[],
   options: ClusterOptions
 ) => ({
-  host: `127.0.0.${options.hasAddresses ? index + 1 : 1}`,
+  host: `127.0.0.${options.template === undefined ? 1 : index + 1}`,
   port: ports[index] ?? 0,
   monitor: ports[ports.length / 3 + index] ?? 0
 });

@@ -68,10 +68,7 @@ describe(
           atRest,
           "no response has status 200"
         );
-        assert.ok(
-          (load.refused.get(50302) ?? 0) > 0,
-          "the deadline passed meanwhile"
-        );
+        assert.ok(load.refused.size > 0, "the deadline passed meanwhile");
         for (const server of down) cluster.restart(server);
         for (const server of down) await cluster.ready(server);
       });

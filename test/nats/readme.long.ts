@@ -39,10 +39,9 @@ const recipe = secretOf("nats\\.conf")
     /nats-(\d)\.nats:6222/g,
     (_, index) => `127.0.0.${Number(index) + 1}:6222`
   );
-const inPods = await Cluster.start({ template: recipe, hasAddresses: true });
+const inPods = await Cluster.start({ template: recipe });
 const cluster = await Cluster.start({
-  template: blockOf("conf", "n1.conf"),
-  hasAddresses: true
+  template: blockOf("conf", "n1.conf")
 });
 
 test(

@@ -214,16 +214,6 @@ describe("an append", { concurrency: 8 }, () => {
     assert.deepEqual(events, ["batch 1", "full", "batch 1", "full"]);
     assert.deepEqual(warnings.slice(reported), []);
   });
-  test("is stored though a copy of the subject under another name has refused it before", async () => {
-    const copy = fails(10060, "expected stream does not match", 400, "copy");
-    const { fake, store } = await open({
-      onPlant: ({ reply }) => ({
-        raw: [copy, good].map((text) => respond(reply, text)).join("")
-      })
-    });
-    assert.equal(await append(store), "stored");
-    assert.equal(fake.plants.length, 1);
-  });
   test("on a lost connection is sent again on the next one, all in order", async () => {
     const { fake, store } = await open({
       onPlant: (_, count, server) => {
