@@ -419,6 +419,15 @@ test("opening reads the keys a block at a time", async () => {
   }
 });
 
+test("a key is compared with few others, however many are remembered", (t) => {
+  const window = new KeyWindow(2 ** 20);
+  const keys = Array.from({ length: 1_000 }, (_, id) => keyOf(id));
+  for (const key of keys) window.add(key, "x", 140);
+  const compare = t.mock.method(Buffer.prototype, "compare");
+  for (const key of keys) assert.deepEqual(window.find(key, "x"), replayed);
+  assert.ok(compare.mock.callCount() < 4 * keys.length);
+});
+
 test("a tenth of the default window, which has 48,000 keys, takes at most 3 MB", async () => {
   setFlagsFromString("--expose-gc");
   const collect: () => void = runInNewContext("gc");
