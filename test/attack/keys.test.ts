@@ -6,11 +6,11 @@
  */
 import assert from "node:assert/strict";
 import { readFileSync, statSync } from "node:fs";
-import { connect } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { openJournal } from "../../src/index.ts";
 import { KeyWindow } from "../../src/journal/keys.ts";
+import { exchange } from "../support/exchange.ts";
 import { fern } from "../support/journals.ts";
 import {
   post,
@@ -24,44 +24,20 @@ const [requests, connections] =
     ? [1_000, 100]
     : [100_000, 1_000];
 
-/** Sends so many requests over one connection, `depth` at a time; counts statuses and replays. */
-async function flood(
-  server: Running,
-  request: Buffer,
-  count: number,
-  depth: number
-) {
-  const socket = connect(server.port, "127.0.0.1").setNoDelay(true);
+/** Sends so many requests, 50 at a time; counts statuses and replays. */
+async function flood({ port }: Running, request: Buffer, count: number) {
   const found = { 200: 0, 422: 0, replayed: 0 };
-  let sent = 0;
-  let text = "";
-  const send = (): void => {
-    const more = Math.min(depth, count - sent);
-    sent += more;
-    if (more > 0)
-      socket.write(Buffer.concat(Array<Buffer>(more).fill(request)));
-    else socket.end();
-  };
-  await new Promise<void>((resolve, reject) => {
-    socket
-      .on("connect", send)
-      .on("error", reject)
-      .on("close", () => resolve());
-    socket.on("data", (chunk) => {
-      text += chunk.toString("latin1");
-      // A body ends in LF, and no field does.
-      for (let end = text.indexOf("}\n"); end >= 0; end = text.indexOf("}\n")) {
-        const response = text.slice(0, end);
-        text = text.slice(end + 2);
-        const status = /^HTTP\/1\.1 (200|422) /.exec(response)?.[1];
-        if (status === undefined)
-          return void socket.destroy(new Error(response));
-        found[status as "200" | "422"]++;
-        if (response.includes("Idempotency-Replayed: true")) found.replayed++;
-        if (found[200] + found[422] === sent) send();
-      }
-    });
-  });
+  for (let left = count; left > 0; left -= 50) {
+    const answers = Math.min(left, 50);
+    const bytes = Buffer.concat(Array<Buffer>(answers).fill(request));
+    for (const { status, headers } of await exchange(port, bytes, {
+      answers
+    })) {
+      assert.ok(status === 200 || status === 422, `${status}`);
+      found[status]++;
+      if (headers["idempotency-replayed"] === "true") found.replayed++;
+    }
+  }
   return found;
 }
 
@@ -79,7 +55,7 @@ test(`${connections} connections at once, then ${requests} requests over 20, sto
     found.reduce((total, one) => total + one[name], 0);
   const first = await Promise.all(
     Array.from({ length: connections }, () =>
-      flood(server, withKey("first"), 1, 1)
+      flood(server, withKey("first"), 1)
     )
   );
   assert.equal(sum(first, 200), connections);
@@ -92,8 +68,7 @@ test(`${connections} connections at once, then ${requests} requests over 20, sto
       flood(
         server,
         index === 0 ? withKey("k", '{"id":2,"name":"Fern"}') : withKey("k"),
-        each,
-        50
+        each
       )
     )
   );

@@ -103,25 +103,13 @@ for (const [decides, before, fails, withoutKey, withKey] of [
   });
 }
 
-test("the contract says that a misspelt member is not stored, as the server does", async () => {
+test("the contract says that a misspelt member is not stored, as http.test.ts shows", () => {
   const { text } = documentOf("src/http/README.md");
   assert.doesNotMatch(text, /b64token/, "a word that readers do not know");
   assert.match(
     text,
     /\*\*[^*]*A misspelt `"tagg"` gets 200, and the plant has no tag\.[^*]*\*\*/
   );
-  const stored: unknown[] = [];
-  const store = {
-    append: (plant: unknown) => Promise.resolve(void stored.push(plant)),
-    close: () => Promise.resolve()
-  };
-  const port = await listen(createPlantServer({ store, tokens: [token] }));
-  const answer = await answerTo(
-    port,
-    post('{"id":1,"name":"Fern","tagg":"shade"}')
-  );
-  assert.deepEqual([answer.status, answer.body], [200, '{"name":"Fern"}\n']);
-  assert.deepEqual(stored, [{ id: 1n, name: "Fern" }]);
 });
 
 describe("every cause of the catalogue is reached, with its number and its headers", () => {

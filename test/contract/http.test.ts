@@ -85,7 +85,7 @@ table(
     ],
     [
       "other members, which are not stored",
-      '{"id":5,"name":"Moss","age":[1,{"name":2}]}',
+      '{"id":5,"name":"Moss","tagg":"x","age":[1,{"name":2}]}',
       { name: "Moss" }
     ]
   ] as const,

@@ -6,7 +6,7 @@ import { setTimeout } from "node:timers/promises";
 import { Cluster, withCluster } from "./cluster.ts";
 import { underLoad } from "./load.ts";
 import { proxied } from "./proxy.ts";
-import { seconds } from "../support/until.ts";
+import { seconds, until } from "../support/until.ts";
 
 const outageMillis = 20_000;
 const rounds = Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1);
@@ -73,6 +73,44 @@ describe(
         for (const server of down) await cluster.ready(server);
       });
     });
+
+    for (const isControl of [false, true]) {
+      test(
+        "acknowledgements are lost, and the connection, " +
+          (isControl
+            ? "the control: without ids, plants are there twice"
+            : "nothing is there twice"),
+        async (t) => {
+          const { proxies, ports } = await proxied(cluster);
+          if (isControl)
+            for (const proxy of proxies)
+              proxy.ids = (line) => line.replace("Nats", "None");
+          const lost = (): number =>
+            proxies.reduce((sum, proxy) => sum + proxy.lost, 0);
+          const { twice } = await underLoad(
+            t,
+            cluster,
+            async ({ load }) => {
+              for (let round = 0; round < 1 + rounds; round++) {
+                await load.more(200);
+                const before = lost();
+                for (const proxy of proxies) proxy.isMute = true;
+                await until(
+                  "acknowledgements are lost",
+                  () => lost() > before + 500
+                );
+                for (const proxy of proxies) {
+                  proxy.isMute = false;
+                  proxy.cut();
+                }
+              }
+            },
+            { ports, isControl }
+          );
+          assert.equal(twice > 0, isControl);
+        }
+      );
+    }
 
     test("a server that responds to nothing any more (a black hole)", async (t) => {
       t.mock.method(Math, "random", () => 0.5); // Hosts are tried in their order.

@@ -1,12 +1,9 @@
-/** A stream in another JetStream domain, through leaf nodes, an inbox prefix of a user's own, and
- * acknowledgements that are lost on the way. */
+/** A stream in another JetStream domain, through leaf nodes, and an inbox prefix of a user's own. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { fern } from "../support/journals.ts";
 import { Cluster, freePorts, storeOne, withCluster } from "./cluster.ts";
 import { outcomeOf, refused, resumes } from "./fake.ts";
-import { underLoad } from "./load.ts";
-import { proxied } from "./proxy.ts";
 import { seconds, until } from "../support/until.ts";
 
 const timeout = seconds(60);
@@ -61,7 +58,6 @@ const importing = await Cluster.start({
       { service: { account: PLANTS, subject: "plants.new" } } ] }
   }`
 });
-const cluster = await Cluster.start();
 const query = "?replicas=1";
 const user = "admin";
 
@@ -225,53 +221,5 @@ describe(
         /Permissions Violation for Subscription/
       );
     });
-  }
-);
-
-// What was acknowledged over HTTP is in the stream, whatever happens on the way to its servers.
-
-const rounds = 1 + Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1);
-
-describe(
-  "what was acknowledged is there",
-  { ...withCluster, timeout: seconds(120), concurrency: 1 },
-  () => {
-    for (const isControl of [false, true]) {
-      test(
-        "acknowledgements are lost, and the connection, " +
-          (isControl
-            ? "the control: without ids, plants are there twice"
-            : "nothing is there twice"),
-        async (t) => {
-          const { proxies, ports } = await proxied(cluster);
-          if (isControl)
-            for (const proxy of proxies)
-              proxy.ids = (line) => line.replace("Nats", "None");
-          const lost = (): number =>
-            proxies.reduce((sum, proxy) => sum + proxy.lost, 0);
-          const { twice } = await underLoad(
-            t,
-            cluster,
-            async ({ load }) => {
-              for (let round = 0; round < rounds; round++) {
-                await load.more(200);
-                const before = lost();
-                for (const proxy of proxies) proxy.isMute = true;
-                await until(
-                  "acknowledgements are lost",
-                  () => lost() > before + 500
-                );
-                for (const proxy of proxies) {
-                  proxy.isMute = false;
-                  proxy.cut();
-                }
-              }
-            },
-            { ports, isControl }
-          );
-          assert.equal(twice > 0, isControl);
-        }
-      );
-    }
   }
 );

@@ -93,6 +93,7 @@ describe("the bytes of a server", () => {
     ["a message of one byte more", `MSG a 1 ${message + 1}\r\n`, false],
     ["a length below zero", "MSG a 1 -1\r\n", false],
     ["no length", "MSG\r\n", false],
+    ["headers of a length below zero", "HMSG a 1 -1 2\r\n", false],
     ["headers longer than the message", "HMSG a 1 3 2\r\n", false]
   ] as const) {
     test(`${isGood ? "takes" : "refuses"} ${name}`, async () => {
