@@ -204,7 +204,7 @@ test(
   async () => {
     const path = await journalWith(join(socketFolder(), "plants.ndjson"));
     const { identity = "" } = realDisk.look(path) ?? {};
-    const squatter = createServer().listen(abstractOf(identity));
+    const squatter = createServer().listen(abstractOf(identity)).unref();
     await once(squatter, "listening");
     const { message } = await openJournal(path).then(
       () => assert.fail("it opens"),
