@@ -1,8 +1,8 @@
 /**
  * The program's whole life on each system that runs it: start, plants, a second start, kill -9, a
  * torn end, a replay, verify, cat and TLS, at a path that needs care. It needs no tool of a system,
- * so that continuous integration runs it on macOS and Windows, too. PLANT_TEST_NODES and
- * PLANT_TEST_WINDOWS_NODES add Nodes.
+ * so that continuous integration runs it on macOS and Windows, too. PLANT_TEST_NODES,
+ * PLANT_TEST_RUNTIMES and PLANT_TEST_WINDOWS_NODES add others.
  */
 import assert from "node:assert/strict";
 import {

@@ -1,15 +1,15 @@
-/** Program and library on Deno and Bun, and their locks beside Node's; the program in one file.
- * PLANT_TEST_RUNTIMES: binaries named deno or bun, with colons between. */
+/** The library on Deno and Bun, and their locks beside those of all Nodes; the program in one file. */
 import assert from "node:assert/strict";
-import { readFileSync, statSync, writeFileSync } from "node:fs";
-import { basename, join } from "node:path";
+import { linkSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { run } from "../support/in-process.ts";
+import { runtimes } from "../support/life.ts";
 import { command } from "../support/package.ts";
 import { store } from "../support/operator.ts";
 import { assertServes, bundled, nodes, runRecipe } from "../support/recipes.ts";
 import {
+  complaintsOf,
   program,
   root,
   startProcess,
@@ -18,46 +18,23 @@ import {
 } from "../support/support.ts";
 import { flagsOf, unless } from "../support/tools.ts";
 
-const given = (process.env["PLANT_TEST_RUNTIMES"] ?? "")
-  .split(":")
-  .filter(Boolean);
 const skip = unless(
-  given.length > 0,
+  runtimes.length > 0,
   "PLANT_TEST_RUNTIMES is not set: .ci/run installs Deno and Bun and sets it"
 );
 test("PLANT_TEST_RUNTIMES names other runtimes to test on", { skip }, () => {
-  assert.ok(
-    given.every((path) => ["deno", "bun"].includes(basename(path))),
-    given.join()
-  );
+  const others = runtimes.filter(({ name }) => !/^(?:deno|bun) \d/.test(name));
+  assert.deepEqual(others, []);
 });
 
-const argsOf = (node: string) =>
-  basename(node) === "deno" ? ["run", "--allow-all"] : [];
-const plants = (cwd: string): string =>
-  readFileSync(join(cwd, "plants.ndjson"), "utf8");
-
-for (const node of given) {
-  const name = `${basename(node)} ${command(root, node, "--version").stdout.match(/\d+[.\d]+/)}`;
-
-  test(`${name} keeps a plant through kill -9, with O_DSYNC, and drains on SIGTERM`, async () => {
+for (const { name, path: node, nodeArgs } of runtimes) {
+  test(`${name} opens the journal with O_DSYNC and O_APPEND`, async () => {
     const cwd = temporaryFolder();
-    for (const [id, signal, code] of [
-      ["9007199254740993", "SIGKILL", null],
-      ["-9223372036854775808", "SIGTERM", 0]
-    ] as const) {
-      const server = await startProcess({ node, nodeArgs: argsOf(node), cwd });
-      await store(server, id);
-      const dsyncAndAppend = 0o12000;
-      assert.equal(
-        flagsOf(join(cwd, "plants.ndjson"), server.process.pid) &
-          dsyncAndAppend,
-        dsyncAndAppend
-      );
-      assert.equal(await server.end(signal), code);
-      assert.ok(plants(cwd).includes(`"plant":{"id":${id},"name":"Fern"}`));
-    }
-    assert.equal((await run(["verify", "plants.ndjson"], {}, cwd)).code, 0);
+    const server = await startProcess({ node, nodeArgs, cwd });
+    const flags = flagsOf(join(cwd, "plants.ndjson"), server.process.pid);
+    const dsyncAndAppend = 0o12000;
+    assert.equal(flags & dsyncAndAppend, dsyncAndAppend);
+    await server.end();
   });
 
   test(`${name} runs the library`, () => {
@@ -76,40 +53,37 @@ for (const node of given) {
       console.log(answer.status, await answer.text(), await server.drain());
       await store.close();`
     );
-    const { stdout, said } = command(cwd, node, ...argsOf(node), "library.mjs");
+    const { stdout, said } = command(cwd, node, ...nodeArgs, "library.mjs");
     assert.equal(stdout, '200 {"name":"Fern"}\n true\n', said);
-    assert.ok(plants(cwd).includes('"id":9007199254740993'));
+    const journal = readFileSync(join(cwd, "plants.ndjson"), "utf8");
+    assert.ok(journal.includes('"id":9007199254740993'));
   });
 }
 
-test(
-  "a journal has one writer, whichever runtimes the two processes have",
-  { skip },
-  async () => {
-    const all = [...given, process.execPath];
-    for (const first of all) {
-      const cwd = temporaryFolder();
-      const server = await startProcess({
-        node: first,
-        nodeArgs: argsOf(first),
-        cwd
-      });
-      for (const second of all) {
-        const { status, said } = command(
-          cwd,
-          second,
-          ...argsOf(second),
-          program,
-          "--port",
-          "0"
-        );
-        assert.equal(status, 75, `${second} beside ${first}: ${said}`);
-      }
-      await store(server, "1");
-      assert.equal(await server.end(), 0);
+test("a journal has one writer, whichever versions and runtimes the two processes have", async () => {
+  const ofNode = nodes.map(({ path }) => ({ path, nodeArgs: [] as string[] }));
+  const all = [...ofNode, ...runtimes];
+  for (const first of all) {
+    const cwd = temporaryFolder();
+    const { path: node, nodeArgs } = first;
+    const server = await startProcess({ node, nodeArgs, cwd });
+    const elsewhere = temporaryFolder();
+    linkSync(join(cwd, "plants.ndjson"), join(elsewhere, "plants.ndjson"));
+    for (const second of all) {
+      // Two Nodes see each other by a hard link elsewhere, too.
+      const areNodes = [first, second].every((each) => ofNode.includes(each));
+      const { status, said } = command(
+        areNodes ? elsewhere : cwd,
+        second.path,
+        ...[...second.nodeArgs, program, "--port", "0"]
+      );
+      assert.equal(status, 75, `${second.path} beside ${node}: ${said}`);
+      assert.match(complaintsOf(said), /has it open/);
     }
+    await store(server, "1");
+    assert.equal(await server.end(), 0);
   }
-);
+});
 
 // The program in one file, and as a single executable, by the commands of the README.
 

@@ -2,13 +2,12 @@
 import assert from "node:assert/strict";
 import {
   chmodSync,
-  readdirSync,
   readFileSync,
   rmSync,
   statSync,
   writeFileSync
 } from "node:fs";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { test } from "node:test";
 import { connect } from "node:tls";
 import { tokenDigest } from "../../src/http/bearer.ts";
@@ -40,12 +39,6 @@ const id = "9007199254740993";
 const nodes: (readonly [node: string, version: string])[] = [];
 for (const node of windowsNodes)
   nodes.push([node, (await runWine([node, "-v"])).stdout.trim()]);
-
-/** The files of a folder but the marks of closed journals. */
-const journalsIn = (folder: string): readonly string[] =>
-  readdirSync(folder)
-    .filter((name) => !name.includes(".closed-"))
-    .sort();
 
 test("the program runs under Wine", { skip: noWine }, () => {
   assert.ok(
@@ -87,31 +80,6 @@ test(
     }
   }
 );
-
-for (const [node, version] of nodes) {
-  const runs = (...args: readonly string[]) =>
-    runWine([node, windowsPath(program), ...args]);
-
-  test(
-    `on Windows with Node ${version} the lock is a file beside the journal, and Ctrl-Break drains`,
-    { timeout },
-    async () => {
-      const path = join(temporaryFolder(), "plants.ndjson");
-      const store = windowsPath(path);
-      const server = await startWine(node, { args: ["--store", store] });
-      assert.deepEqual(await server.post(id), [200, undefined]);
-      const second = await runs("--port", "0", "--store", store);
-      assert.equal(second.code, 75, second.stderr);
-      assert.match(second.stderr, /has it open/);
-      assert.equal(await server.end("SIGBREAK"), 0, server.stderr());
-      assert.match(server.stderr(), /"msg":"draining: SIGBREAK"/);
-      assert.deepEqual(journalsIn(dirname(path)), [
-        "plants.ndjson",
-        "plants.ndjson.lock"
-      ]);
-    }
-  );
-}
 
 // What depends on the version least is tested on the first one.
 for (const [node] of nodes.slice(0, 1)) {

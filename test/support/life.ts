@@ -1,6 +1,6 @@
 /** The ways in which a system runs the program, for the test of its whole life. */
 import { writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { spawnSync } from "node:child_process";
 import { emulated } from "./arm.ts";
 import { nodes } from "./recipes.ts";
@@ -118,8 +118,20 @@ const underWine = (node: string): Way => ({
   run: (args) => runWine([node, windowsPath(program), ...args])
 });
 
-/** All ways: each Node of this system, a simulated Mac, arm64 under qemu, and Windows under Wine. */
+/** Deno and Bun: PLANT_TEST_RUNTIMES has their paths, with colons between. */
+export const runtimes = (process.env["PLANT_TEST_RUNTIMES"] ?? "")
+  .split(":")
+  .filter(Boolean)
+  .map((path) => {
+    const { stdout } = spawnSync(path, ["--version"], { encoding: "utf8" });
+    const name = basename(path);
+    const nodeArgs = name === "deno" ? ["run", "--allow-all"] : [];
+    return { path, nodeArgs, name: `${name} ${/\d+[.\d]+/.exec(stdout)?.[0]}` };
+  });
+
+/** All ways: Nodes, Deno and Bun, a simulated Mac, arm64 under qemu, and Windows under Wine. */
 export const ways: readonly Way[] = [
+  ...runtimes.map(({ name, path, nodeArgs }) => native(name, path, nodeArgs)),
   ...nodes.map(({ path, version }) => native(`Node ${version} here`, path)),
   native(
     "a simulated Mac",
