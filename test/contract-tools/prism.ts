@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { catalogue } from "../../src/http/errors.ts";
 import { fetchPlant } from "../support/operator.ts";
 import { listen } from "../support/serving.ts";
 import {
@@ -85,19 +86,34 @@ test("a plant with a key, its replay and the 422 pass through Prism, which refus
     if (status === 422)
       assert.match(
         await response.text(),
-        id === 8 ? /42201/ : /idempotency-key/i
+        id === 8 ? RegExp(`${catalogue.conflict[0]}`) : /idempotency-key/i
       );
   }
 });
 
 for (const [says, body, bearer, status, error] of [
-  ["a token that is not known", '{"id":7,"name":"Fern"}', "weeds", 401, 40102],
-  ["half of a surrogate pair", '{"id":7,"name":"\\ud800"}', token, 400, 40012]
+  [
+    "a token that is not known",
+    '{"id":7,"name":"Fern"}',
+    "weeds",
+    401,
+    "token"
+  ],
+  [
+    "half of a surrogate pair",
+    '{"id":7,"name":"\\ud800"}',
+    token,
+    400,
+    "surrogate"
+  ]
 ] as const) {
   test(`the server's response to ${says} is as described`, async () => {
     const response = await fetchPlant(prism, body, bearer);
     const described = (await response.json()) as { readonly error: number };
-    assert.deepEqual([response.status, described.error], [status, error]);
+    assert.deepEqual(
+      [response.status, described.error],
+      [status, catalogue[error][0]]
+    );
   });
 }
 

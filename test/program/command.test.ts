@@ -177,55 +177,42 @@ function variableOf(flag: string): string {
   return environmentOf(entry);
 }
 
-for (const [flag, expected, good, bad] of forms) {
+/** No limit is above the one that it must not exceed. */
+const apart: Texts = {
+  PLANTS_HEAD_TIMEOUT: "100",
+  PLANTS_REQUEST_TIMEOUT: "3600000",
+  PLANTS_MAX_BODY: "1",
+  PLANTS_MAX_BODIES: `${2 ** 32}`
+};
+const limitForms = limits.map(({ flag, unit, min, max }): Form => [
+  flag.slice(2),
+  `a whole number of ${unit}, ${min} to ${max}`,
+  [`${min}`, `${max}`],
+  [`${min - 1}`, `${max + 1}`]
+]);
+
+for (const [flag, expected, good, bad] of [...forms, ...limitForms]) {
   test(`--${flag} takes ${good.length} texts of its form, and refuses others without repeating them`, () => {
-    for (const value of good) accepted({ [flag]: value });
-    const variable = variableOf(flag);
     const message = `must be ${expected}`;
+    for (const value of good) accepted({ [flag]: value }, apart);
     for (const value of good.includes("") ? bad : ["", ...bad])
-      assert.deepEqual(refused({ [flag]: value }), [
+      assert.deepEqual(refused({ [flag]: value }, apart), [
         64,
         `--${flag} ${message}`
       ]);
-    for (const value of bad)
-      assert.deepEqual(refused({}, { [variable]: value }), [
-        78,
-        `${variable} ${message}`
-      ]);
+    const variable = variableOf(flag);
+    const environment = { ...apart, [variable]: bad[0] ?? "" };
+    assert.deepEqual(refused({}, environment), [78, `${variable} ${message}`]);
   });
 }
 
-for (const { name, flag, variable, unit, min, max } of limits) {
-  test(`${flag} and ${variable} set ${name} from ${min} to ${max}, and no further`, () => {
-    const short = flag.slice(2);
-
-    // No limit is above the one that it must not exceed.
-    const apart = {
-      PLANTS_HEAD_TIMEOUT: "100",
-      PLANTS_MAX_BODIES: `${2 ** 32}`
-    };
-    const others = {
-      ...apart,
-      PLANTS_REQUEST_TIMEOUT: "3600000",
-      PLANTS_MAX_BODY: "1"
-    };
-    const message = `must be a whole number of ${unit}, ${min} to ${max}`;
-    for (const value of [min, max]) {
-      const { limits } = accepted({ [short]: `${value}` }, others);
-      assert.equal(limits[name], value);
-    }
-    for (const value of [min - 1, max + 1]) {
-      assert.deepEqual(refused({ [short]: `${value}` }, others), [
-        64,
-        `${flag} ${message}`
-      ]);
-      assert.deepEqual(refused({}, { ...others, [variable]: `${value}` }), [
-        78,
-        `${variable} ${message}`
-      ]);
-    }
-  });
-}
+test("each limit has the flag and the variable of its name", () => {
+  for (const { name, flag, variable, max } of limits) {
+    const { limits } = accepted({ [flag.slice(2)]: `${max}` }, apart);
+    assert.equal(limits[name], max);
+    assert.equal(variableOf(flag.slice(2)), variable);
+  }
+});
 
 test("a flag and its variable are read the same, the flag wins, and an empty variable is none", () => {
   const values: Texts = {
@@ -254,10 +241,7 @@ test("a flag and its variable are read the same, the flag wins, and an empty var
     assert.deepEqual(accepted({ [flag]: value }, bad), given, flag);
     assert.deepEqual(accepted({}, { [variable]: "" }), accepted({}));
   }
-});
-
-test("an IPv6 host may be in brackets, as in a URL", () => {
-  assert.equal(accepted({ host: "[::1]" }).host, "::1");
+  assert.equal(accepted({ host: "[::1]" }).host, "::1", "as in a URL");
 });
 
 /** Settings that need others: each mistake has its line. */

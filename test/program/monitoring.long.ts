@@ -120,7 +120,7 @@ test("promtool finds no fault in the metrics", { skip }, async () => {
   assert.notEqual(wrong.status, 0, "the control");
 });
 
-const requests = (error: string): string =>
+const requests = ([error]: readonly [number, ...unknown[]]): string =>
   `plant_store_http_requests_total{status="503",error="${error}"}`;
 const bucket = (le: string): string =>
   `plant_store_append_seconds_bucket{le="${le}"}`;
@@ -138,9 +138,15 @@ const alerts: Readonly<
     }
   ],
   PlantStoreNotReady: [12, { plant_store_ready: "1x10 0x20" }],
-  PlantStoreNoSpace: [11, { [requests("50301")]: "0x10 1x20" }],
-  PlantStoreUnreachable: [11, { [requests("50306")]: "0x10 1x20" }],
-  PlantStoreUnknownOutcome: [11, { [requests("50302")]: "0x10 1x20" }],
+  PlantStoreNoSpace: [11, { [requests(catalogue.full)]: "0x10 1x20" }],
+  PlantStoreUnreachable: [
+    11,
+    { [requests(catalogue.unreachable)]: "0x10 1x20" }
+  ],
+  PlantStoreUnknownOutcome: [
+    11,
+    { [requests(catalogue.unknown)]: "0x10 1x20" }
+  ],
   PlantStoreSlowAppend: [
     21,
     {
