@@ -217,12 +217,6 @@ test("the commands for TLS make a pair that the server serves, and those of a re
   await server.end();
 });
 
-test("the worked example of a journal is valid", async () => {
-  const folder = checkout();
-  writeFileSync(join(folder, "plants.ndjson"), blockOf("ndjson", "example"));
-  assert.equal((await run(["verify", "plants.ndjson"], {}, folder)).code, 0);
-});
-
 test("the commands for a damaged journal cure each cause that they are for", async () => {
   const whole = blockOf("ndjson", "example");
   const cures = readFileSync(join(root, "src/journal/README.md"), "utf8");
