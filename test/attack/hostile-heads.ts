@@ -13,6 +13,7 @@ import {
   type Case,
   type Row
 } from "./hostile.ts";
+import { tokenDigest } from "../../src/index.ts";
 import { token } from "../support/support.ts";
 
 const short = (count: number): string => "a:\r\n".repeat(count);
@@ -657,7 +658,16 @@ const refused: readonly Case[] = [
     withoutBody({ line: "OPTIONS * HTTP/1.1" }),
     "404|405"
   ],
-  ...casesOf("another scheme", "40101", withCredentials, ["Basic eA==", token]),
+  ...casesOf("another scheme", "40101", withCredentials, [
+    "Basic eA==",
+    token,
+    `Bearer${token}`,
+    `Bear ${token}`,
+    `"Bearer" ${token}`,
+    `Bearer=${token}`,
+    `Digest Bearer ${token}`,
+    `Basic ${token}, Bearer ${token}`
+  ]),
   ...casesOf(
     "no credentials",
     "40101",
@@ -679,15 +689,33 @@ const refused: readonly Case[] = [
       body: `access_token=${token}`
     })
   }),
-  // test/unit/bearer.test.ts has the other forms.
   ...casesOf("malformed credentials", "40006", withCredentials, [
     "Bearer",
     "Bearer a b",
     `Bearer\t${token}`,
-    "Bearer t\xe9st"
+    `Bearer \t${token}`,
+    `Bearer ${token},${token}`,
+    `Bearer, Bearer ${token}`,
+    `Bearer token="${token}"`,
+    "Bearer ==",
+    "Bearer a=b",
+    "Bearer a:b",
+    "Bearer a%20b",
+    "Bearer a\\b",
+    "Bearer \xa0a",
+    "Bearer t\xe9st",
+
+    // Reading the file of tokens does not help.
+    `Bearer ${tokenDigest(token)}`
   ]),
   ...casesOf("an unknown token", "40102", withCredentials, {
     "of one byte": "Bearer x",
+    "of marks": "Bearer -._~+/",
+    "a known one and =": `Bearer ${token}=`,
+    "a known one, a byte less": `Bearer ${token.slice(0, -1)}`,
+    "a known one, a byte more": `Bearer x${token}`,
+    "a known one in capitals": `Bearer ${token.toUpperCase()}`,
+    "the digest of a known one": `Bearer ${tokenDigest(token).slice(7)}`,
     "of 8,000 bytes": `Bearer ${"x".repeat(8_000)}`
   })
 ];

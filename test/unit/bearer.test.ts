@@ -1,4 +1,4 @@
-/** Bearer credentials (RFC 6750), the tokens that are accepted, and the file that names them. */
+/** The tokens that are accepted, and the file that names them. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -13,7 +13,6 @@ import {
 } from "../../src/http/bearer.ts";
 import { ApiError } from "../../src/http/errors.ts";
 import { parseTokensFile, readTokensFile } from "../../src/program/secrets.ts";
-import { headersOf } from "../support/requests.ts";
 import { temporaryFolder } from "../support/support.ts";
 import { leavesNoDescriptor, noDescriptors } from "../support/tools.ts";
 
@@ -21,109 +20,15 @@ const secret = "S3cret-._~+/token==";
 const hexOf = (token: string): string =>
   createHash("sha256").update(token).digest("hex");
 
-interface Refusal {
-  readonly error: number;
-  readonly challenge: string | undefined;
-  readonly body: string;
-}
-
-/** Returns how the tokens refuse the value of Authorization, or undefined. */
-function refusalOf(
-  tokens: BearerTokens,
-  authorization: string | undefined
-): Refusal | undefined {
+/** Whether a token is accepted; the hostile tables have the forms of Authorization. */
+function accepts(tokens: BearerTokens, given: string): boolean {
   try {
-    tokens.check(authorization);
-    return undefined;
+    tokens.check(`Bearer ${given}`);
+    return true;
   } catch (error) {
     assert.ok(error instanceof ApiError);
-    const { body, headers } = error;
-    const { "WWW-Authenticate": challenge } = headers;
-    return { error: Number(/"error":(\d+)/.exec(body)?.[1]), challenge, body };
+    return false;
   }
-}
-
-const accepted: readonly string[] = [
-  `Bearer ${secret}`,
-  `bEaReR ${secret}`,
-  `Bearer     ${secret}`,
-  "Bearer other-token"
-];
-for (const authorization of accepted) {
-  test(`"${authorization}" is accepted`, () => {
-    for (const given of [
-      [secret, "other-token"],
-      [secret, "other-token"].map(tokenDigest)
-    ]) {
-      assert.equal(
-        refusalOf(new BearerTokens(given), authorization),
-        undefined
-      );
-    }
-  });
-}
-
-const refused: readonly (readonly [
-  authorization: string | undefined,
-  error: number
-])[] = [
-  // No credentials, or another scheme.
-  [undefined, 40101],
-  ["", 40101],
-  [" ", 40101],
-  ["Basic dXNlcjpwYXNz", 40101],
-  [`Digest Bearer ${secret}`, 40101],
-  [`Bearer${secret}`, 40101],
-  [`Bear ${secret}`, 40101],
-  [secret, 40101],
-  [`"Bearer" ${secret}`, 40101],
-  [`Bearer=${secret}`, 40101],
-  [`Ｂearer ${secret}`, 40101],
-  [`Basic ${secret}, Bearer ${secret}`, 40101],
-  // Bearer without exactly one b64token.
-  ["Bearer", 40006],
-  ["bearer ", 40006],
-  ["Bearer a b", 40006],
-  [`Bearer ${secret},${secret}`, 40006],
-  [`Bearer, Bearer ${secret}`, 40006],
-  [`Bearer\t${secret}`, 40006],
-  [`Bearer ${secret} `, 40006],
-  [`Bearer \t${secret}`, 40006],
-  ["Bearer ==", 40006],
-  ["Bearer a=b", 40006],
-  [`Bearer token="${secret}"`, 40006],
-  ["Bearer a:b", 40006],
-  ["Bearer a%20b", 40006],
-  ["Bearer tökén", 40006],
-  ["Bearer \u00a0a", 40006],
-  ["Bearer a\n", 40006],
-  ["Bearer a\\b", 40006],
-  // A digest is not accepted as a token: reading the tokens file does not help.
-  [`Bearer ${tokenDigest(secret)}`, 40006],
-  [`Bearer ${hexOf(secret)}`, 40102],
-  // An unknown token.
-  ["Bearer a", 40102],
-  [`Bearer ${secret}=`, 40102],
-  [`Bearer ${secret.slice(0, -1)}`, 40102],
-  [`Bearer ${secret.toLowerCase()}`, 40102],
-  [`Bearer x${secret}`, 40102],
-  ["Bearer -._~+/", 40102],
-  [`Bearer ${"a".repeat(16_000)}`, 40102]
-];
-for (const [authorization, error] of refused) {
-  test(`${JSON.stringify(authorization)?.slice(0, 80)} is refused with ${error}`, () => {
-    for (const given of [[secret], [tokenDigest(secret)]]) {
-      const refusal = refusalOf(new BearerTokens(given), authorization);
-      assert.equal(refusal?.error, error);
-      assert.equal(refusal?.challenge, headersOf(error)["www-authenticate"]);
-      // Neither our token nor what was sent is repeated.
-      assert.doesNotMatch(
-        refusal?.body ?? "",
-        /S3cret|dXNl|a{9}|[0-9a-f]{64}/i
-      );
-      assert.ok((refusal?.body.length ?? 0) < 200);
-    }
-  });
 }
 
 for (const [what, given] of [
@@ -145,17 +50,15 @@ for (const [what, given] of [
     assert.throws(() => new BearerTokens(given), isUnspoken);
     const bearer = new BearerTokens([secret]);
     assert.throws(() => bearer.replace(given), isUnspoken);
-    assert.equal(refusalOf(bearer, `Bearer ${secret}`), undefined);
+    assert.ok(accepts(bearer, secret));
   });
 }
 
 test("replace() accepts the new tokens and refuses the old ones", () => {
   const bearer = new BearerTokens(["old", "both"]);
   bearer.replace(["both", tokenDigest("new")]);
-  const verdicts = ["old", "both", "new"].map(
-    (name) => refusalOf(bearer, `Bearer ${name}`)?.error
-  );
-  assert.deepEqual(verdicts, [40102, undefined, undefined]);
+  const verdicts = ["old", "both", "new"].map((name) => accepts(bearer, name));
+  assert.deepEqual(verdicts, [false, true, true]);
 });
 
 test("a generated token is a new b64token of 256 bits, and is accepted by its digest", () => {
@@ -164,10 +67,7 @@ test("a generated token is a new b64token of 256 bits, and is accepted by its di
   for (const one of made) {
     assert.match(one, /^[\w-]{43}$/);
     assert.equal(tokenDigest(one), `sha256:${hexOf(one)}`);
-    assert.equal(
-      refusalOf(new BearerTokens([tokenDigest(one)]), `Bearer ${one}`),
-      undefined
-    );
+    assert.ok(accepts(new BearerTokens([tokenDigest(one)]), one));
   }
 });
 
