@@ -200,12 +200,13 @@ test("a start with an empty file, as logrotate creates it, removes the marks of 
   assert.deepEqual(earlier.filter(existsSync), []);
 });
 
-test("a start deletes no file whose name only begins as that of a mark", async () => {
+test("a start deletes no file whose name only begins as that of a mark, or that is not empty", async () => {
   const path = await newJournal();
-  const names = ["2026", "for-the-season", "1-2", "1-2-3-4x"].map(
+  const names = ["2026", "for-the-season", "1-2", "1-2-3-4x", "1-2-3"].map(
     (end) => `${path}.closed-${end}`
   );
-  for (const name of names) writeFileSync(name, "");
+  for (const name of names)
+    writeFileSync(name, name.endsWith("-1-2-3") ? "notes" : "");
   await (await openJournal(path)).close();
   assert.deepEqual(names.filter(existsSync), names);
 });
