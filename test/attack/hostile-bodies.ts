@@ -273,99 +273,41 @@ const expectations: readonly Case[] = [
   ]
 ];
 
-/** One or two of each kind: test/unit/json.test.ts and schema.test.ts have the others. */
+/** One of each kind: test/unit/json.test.ts, plant.test.ts and schema.test.ts have the others. */
 const texts: readonly (readonly [
   clause: string,
   error: string,
   bodies: readonly string[]
 ])[] = [
   ["no body", "40008", [""]],
-  [
-    "RFC 8259, 2",
-    "40010",
-    [" ", evil + evil, `${evil}\0`, `/**/${evil}`, `\xc2\xa0${evil}`]
-  ],
-  [
-    "RFC 8259, 3 to 7",
-    "40010",
-    [
-      '{"id":1,"name":True}',
-      "{'id':1}",
-      '{"id":1,}',
-      "[1,]",
-      "[",
-      '{"id":01,"name":""}',
-      '{"id":NaN}',
-      '{"id":1,"name":"\n"}',
-      '{"name":"\\x41"}',
-      '{"name":"\\'
-    ]
-  ],
-  ["RFC 8259, 8.1", "40010", [`\xef\xbb\xbf${evil}`, "\0{\0}"]],
-  [
-    "RFC 7493, 2.1",
-    "40009",
-    ['{"name":"\xff"}', '"\xed\xa0\x80"', '"\xe2\x82', "\xff\xfe{\0}\0"]
-  ],
-  [
-    "RFC 7493, 2.1",
-    "40012",
-    ['{"id":1,"name":"\\udc00\\ud800"}', '{"id":1,"name":"","\\ud800":1}']
-  ],
+  ["RFC 8259, 2", "40010", [evil + evil, `${evil}\0`]],
+  ["RFC 8259, 3 to 7", "40010", ['{"id":1,}', '{"id":1,"name":"\n"}']],
+  ["RFC 8259, 8.1", "40010", [`\xef\xbb\xbf${evil}`]],
+  ["RFC 7493, 2.1", "40009", ['{"name":"\xff"}', '"\xe2\x82']],
+  ["RFC 7493, 2.1", "40012", ['{"id":1,"name":"\\udc00\\ud800"}']],
   [
     "RFC 7493, 2.3",
     "40011",
     [
       '{"id":1,"i\\u0064":2,"name":"a"}',
-      '{"__proto__":1,"__proto__":2}',
       '{"id":1,"name":"a","x":[{"a":1,"\\u0061":1}]}'
     ]
   ],
   [
     "nesting over 64 levels",
     "40013",
-    [
-      `${"[".repeat(65)}${"]".repeat(65)}`,
-      "[".repeat(100_000),
-      '{"a":'.repeat(100_000)
-    ]
+    [`${"[".repeat(65)}${"]".repeat(65)}`, '{"a":'.repeat(100_000)]
   ],
-  [
-    "not a NewPlant",
-    "40014",
-    [
-      "[]",
-      "null",
-      "{}",
-      `[${evil}]`,
-      '{"ID":1,"Name":"a"}',
-      '{"id":1,"name":null}',
-      '{"id":"7","name":"a"}',
-      '{"id":1,"name":"a","tag":null}'
-    ]
-  ],
+  ["not a NewPlant", "40014", ["null", "{}", '{"id":"7","name":"a"}']],
   [
     "an id that is not an int64",
     "40014",
-    [
-      "null",
-      "1.5",
-      "9223372036854775808",
-      "1e-1",
-      "-1e1000000000",
-      `1e${"9".repeat(100_000)}`,
-      `0.${"0".repeat(100_000)}1`,
-      "9".repeat(100_000)
-    ].map(plant)
+    ["1.5", "9223372036854775808", `1e${"9".repeat(100_000)}`].map(plant)
   ],
   [
     "names that JavaScript gives a meaning",
     "40014",
-    [
-      `{"__proto__":${evil}}`,
-      '{"id":1,"__proto__":{"name":"a"}}',
-      '{"constructor":{"prototype":{"id":1,"name":"a"}}}'
-    ]
+    [`{"__proto__":${evil}}`, '{"id":1,"__proto__":{"name":"a"}}']
   ],
   ["RFC 6750, 2.2", "40010", [`access_token=${token}`]]
 ];
@@ -374,10 +316,7 @@ const ids: readonly (readonly [id: string, stored: string])[] = [
   ["9007199254740993", "9007199254740993"],
   ["9223372036854775807", "9223372036854775807"],
   ["-9223372036854775808", "-9223372036854775808"],
-  ["-0", "0"],
-  ["1.0", "1"],
   ["1e2", "100"],
-  ["0e1000000000", "0"],
   [`1${"0".repeat(100_000)}e-100000`, "1"]
 ];
 const name = evil.slice(8, -1);

@@ -40,7 +40,6 @@ const tokens = [token];
 const bad: readonly (readonly [change: object, message: RegExp])[] = [
   [{ basePath: "v1" }, /^basePath must be a path/],
   [{ basePath: "/v1/" }, /^basePath .* no \/ at/],
-  [{ basePath: ["/v1"] }, /^basePath must be of type string/],
   [{ limits: null }, /^limits must be of type object/],
   [{ onFault: "x" }, /^onFault must be of type function/],
   [{ store: undefined }, /^store must be a PlantStore, with append/],
@@ -51,7 +50,6 @@ const bad: readonly (readonly [change: object, message: RegExp])[] = [
     /^store must be a PlantStore, with append and close$/
   ],
   [{ tokens: undefined }, /^tokens must be a list/],
-  [{ tokens: null }, /^tokens must be of type object/],
   [{ tokens: [] }, /^tokens must be a list of at least one/],
   [
     { tokens: ["a b"] },
@@ -88,10 +86,8 @@ test("tls that is no object is a TypeError, and no server without TLS", () => {
 
 for (const [says, tls] of [
   ["a key that is no PEM", { ...pair, key: "secret" }],
-  ["a certificate that is no PEM", { ...pair, cert: "secret" }],
   ["the key of another certificate", { ...pair, key: temporaryTls().key }],
   ["a key that is a number", { ...pair, key: 5 }],
-  ["a PFX that is none", { pfx: "secret" }],
   ["versions that do not exist", { ...pair, minVersion: "secret" }]
 ] as const) {
   test(`tls with ${says} is a TypeError without OpenSSL's text`, () => {
@@ -106,7 +102,6 @@ for (const [says, tls] of [
 
 const usable: readonly (readonly [says: string, tls: TlsOptions])[] = [
   ["a function that finds certificates", { SNICallback: () => undefined }],
-  ["a list of pairs", { cert: [pair.cert], key: [pair.key] }],
   ["no prototype", Object.assign(Object.create(null), pair) as TlsOptions],
   ["a protocol of its own", { ...pair, secureProtocol: "TLS_method" }]
 ];
@@ -179,17 +174,14 @@ const calls: readonly (readonly [
 ])[] = [
   [createPlantServer as () => unknown, noObject],
   [createPlantHandler as () => unknown, noObject],
-  [() => createPlantServer(null as never), noObject],
   [openJournal as () => unknown, /^The "path" argument must be /],
   [() => openJournal(""), "path must not be empty"],
-  [() => openJournal(5 as never), /^The "path" argument must be /],
   [
     () => openJournal(new URL("http://a/x")),
     /^The URL must be of scheme file$/
   ],
   [() => journal(null), noObject],
   [() => journal({ warn: true }), "warn must be of type function"],
-  [() => journal({ warn: null }), "warn must be of type function"],
   [() => journal({ disk: "x" }), "disk must be of type object"],
   [() => journal({ limits: null }), "limits must be of type object"],
   [() => stream(null), noObject],
@@ -199,8 +191,7 @@ const calls: readonly (readonly [
     "credentials must be of type string or function"
   ],
   [() => stream({ keys: "no" }), "keys must be of type boolean"],
-  [() => stream({ tls: true }), "tls must be of type object or function"],
-  [() => stream({ limits: null }), "limits must be of type object"]
+  [() => stream({ tls: true }), "tls must be of type object or function"]
 ];
 for (const [call, message] of calls) {
   test(`${call}: a TypeError names what was expected, and nothing is opened`, async () => {
@@ -286,14 +277,7 @@ test("a body may be as large as all bodies together, and one more byte is a Rang
 
 test("an unknown name of a limit is a TypeError", async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
-  for (const name of [
-    "maxBody",
-    "bodyBytes",
-    "BodyBytesMax",
-    "toString",
-    "__proto__",
-    ""
-  ]) {
+  for (const name of ["maxBody", "BodyBytesMax", "__proto__", ""]) {
     const limits: Partial<Limits> = Object.fromEntries([[name, 1]]);
     const expected = {
       name: "TypeError",
