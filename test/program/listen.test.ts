@@ -71,56 +71,42 @@ async function living(outcome: Running | string, life: number) {
   };
 }
 
-test(
-  "an inherited port is served, and stays open for the next process",
-  { skip: noPerl },
-  async () => {
-    const started = await handed("127.0.0.1", temporaryFolder(), 2);
-    for (const [life, signal] of [
-      [1, "SIGKILL"],
-      [2, "SIGTERM"]
-    ] as const) {
-      const { pid, said } = await living(started, life);
-      const [, port] =
-        /^plant-store listening on http:\/\/127\.0\.0\.1:(\d+)\n/.exec(said) ??
-        [];
-      assert.match(
-        said,
-        RegExp(`^  curl 'http://127\\.0\\.0\\.1:${port}/plants' `, "m")
-      );
-      assert.equal(await post({ port: Number(port) }), 401);
-      process.kill(pid, signal);
+for (const [what, name, printed, signals] of [
+  [
+    "port",
+    "127.0.0.1",
+    /^plant-store listening on http:\/\/127\.0\.0\.1:(\d+)\n[^]*^ {2}curl 'http:\/\/127\.0\.0\.1:\1\/plants' /m,
+    ["SIGTERM"]
+  ],
+  [
+    "Unix socket",
+    "s",
+    /^plant-store listening on unix:fd 3\n[^]*^ {2}curl --unix-socket 'PATH' 'http:\/\/localhost\/plants' /m,
+    ["SIGKILL", "SIGTERM"]
+  ]
+] as const) {
+  const lives = signals.length;
+  test(
+    `an inherited ${what} is served by ${lives} processes, one after the other, and is not removed`,
+    { skip: noPerl },
+    async () => {
+      const folder = socketFolder();
+      const socketPath = join(folder, name);
+      const where = what === "port" ? name : socketPath;
+      const started = await handed(where, folder, lives);
+      for (const [index, signal] of signals.entries()) {
+        const { pid, said } = await living(started, index + 1);
+        const [, port] = printed.exec(said) ?? assert.fail(said);
+        const at = port === undefined ? { socketPath } : { port };
+        assert.equal(await post(at), 401);
+        process.kill(pid, signal);
+      }
+      assert.ok(typeof started !== "string");
+      assert.equal(await started.ended, 0);
+      assert.equal(existsSync(socketPath), where === socketPath);
     }
-    assert.ok(typeof started !== "string");
-    assert.equal(await started.ended, 0);
-  }
-);
-
-test(
-  "an inherited Unix socket is served, and not removed",
-  { skip: noPerl },
-  async () => {
-    const folder = socketFolder();
-    const socketPath = join(folder, "s");
-    const started = await handed(socketPath, folder, 2);
-    for (const [life, signal] of [
-      [1, "SIGKILL"],
-      [2, "SIGTERM"]
-    ] as const) {
-      const { pid, said } = await living(started, life);
-      assert.match(said, /^plant-store listening on unix:fd 3\n/);
-      assert.match(
-        said,
-        /^ {2}curl --unix-socket 'PATH' 'http:\/\/localhost\/plants' /m
-      );
-      assert.equal(await post({ socketPath }), 401);
-      process.kill(pid, signal);
-    }
-    assert.ok(typeof started !== "string");
-    assert.equal(await started.ended, 0);
-    assert.ok(existsSync(socketPath), "it is not ours to remove");
-  }
-);
+  );
+}
 
 const notListening = /^78 plant-store: LISTEN_FDS: cannot listen: /;
 

@@ -22,6 +22,6 @@ export async function until(
   for (let turns = 0; !(await condition()); turns++) {
     assert.ok(process.uptime() < giveUpAt, `waited in vain until ${what}`);
     // What this process does by itself takes few turns; another process needs the processor.
-    await (turns < 200 ? turn() : pause(2));
+    await (turns < 100 ? turn() : pause(5));
   }
 }
