@@ -6,7 +6,7 @@
  */
 import { exactInteger, int64 } from "./json/number.ts";
 import { decodeUtf8, JsonError, parseJson } from "./json/parse.ts";
-import { checkSchema, type MemberSchema, type Schema } from "./json/schema.ts";
+import { checkSchemas, type ObjectSchema } from "./json/schema.ts";
 
 /** A plant as the service returns it: without its `id`. */
 export interface Plant {
@@ -30,7 +30,7 @@ export const plantSchema = {
     name: { type: "string" },
     tag: { type: "string", description: "the type of the plant" }
   }
-} as const satisfies SchemaOf<keyof Plant>;
+} as const satisfies ObjectSchema<keyof Plant>;
 
 export const newPlantSchema = {
   title: "NewPlant",
@@ -50,12 +50,10 @@ export const newPlantSchema = {
   ]
 } as const satisfies {
   title: string;
-  allOf: [typeof plantSchema, SchemaOf<Exclude<keyof NewPlant, keyof Plant>>];
-};
-
-/** A schema that has each of these members, and no other. */
-type SchemaOf<Name extends string> = Omit<Schema, "properties"> & {
-  readonly properties: Readonly<Record<Name, MemberSchema>>;
+  allOf: [
+    typeof plantSchema,
+    ObjectSchema<Exclude<keyof NewPlant, keyof Plant>>
+  ];
 };
 
 export const errorSchema = {
@@ -70,7 +68,7 @@ export const errorSchema = {
     },
     message: { type: "string" }
   }
-} as const satisfies Schema;
+} as const satisfies ObjectSchema;
 
 /** A JSON string of printable ASCII without escapes. */
 const asciiString = String.raw`"[ !#-[\]-~]*"`;
@@ -103,9 +101,9 @@ export function readNewPlant(json: Buffer, nestingMax: number) {
   if (plain.test(text)) return text;
 
   const value = parseJson(text, nestingMax, memberNames);
-  const violations = checkSchema(newPlantSchema, value);
-  if (violations.size > 0)
-    throw new JsonError("schema", [...violations].join("; "));
+  const violations = checkSchemas(newPlantSchema.allOf, value);
+  if (violations.length > 0)
+    throw new JsonError("schema", violations.join("; "));
 
   const { members } = value;
   return newPlantText({
