@@ -27,12 +27,12 @@ export class Queue {
   /** Why no more appends are accepted; undefined while they are. */
   refusal: StoreError | undefined;
 
-  #records = 0;
   #bytes = 0;
 
   /** The appends that are not settled, and the bytes of their JSON. */
   get size() {
-    return { records: this.#records, bytes: this.#bytes } as const;
+    const records = this.batch.length + this.waiting.length;
+    return { records, bytes: this.#bytes } as const;
   }
 
   /**
@@ -50,12 +50,12 @@ export class Queue {
     const bytes = Buffer.byteLength(json);
 
     // The batch in flight counts, too: a disk that stalls must not fill the memory.
+    const { records } = this.size;
     if (
-      this.#records >= queueRecordsMax ||
-      (this.#records > 0 && this.#bytes + bytes > queueBytesMax)
+      records >= queueRecordsMax ||
+      (records > 0 && this.#bytes + bytes > queueBytesMax)
     )
       throw new StoreError("busy", "too many records wait");
-    this.#records++;
     this.#bytes += bytes;
     return new Promise((resolve, reject) => {
       this.waiting.push({ json, key, bytes, resolve, reject });
@@ -82,7 +82,6 @@ export class Queue {
    */
   settle(result: Required<Receipt> | StoreError) {
     for (const [index, append] of this.batch.entries()) {
-      assert(this.#records > 0, "an append settles only once");
       assert(this.#bytes >= append.bytes, "queued bytes are never negative");
       this.#settle(
         append,
@@ -115,7 +114,6 @@ export class Queue {
     { json, bytes, resolve, reject }: Append,
     result: Omit<Outcome, "json"> | StoreError
   ) {
-    this.#records--;
     this.#bytes -= bytes;
     if (result instanceof StoreError) reject(result);
     else resolve({ json, ...result });

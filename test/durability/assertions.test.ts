@@ -34,13 +34,6 @@ for (const [invariant, file, from, to, statuses] of [
     [503]
   ],
   [
-    "an append settles only once",
-    "queue.js",
-    "this.batch = this.waiting.splice(0, count);",
-    "const [a] = this.waiting.splice(0, count); this.#bytes += a.bytes; this.batch = [a, a];",
-    [200]
-  ],
-  [
     "every append of a batch settles",
     "queue.js",
     "file } });\n        }\n        this.batch = [];",
