@@ -270,10 +270,8 @@ function checkOwner(path: string, { uid }: fs.Stats, owner?: number) {
 
 function resolveLinks(named: string): string {
   const absolute = resolve(named);
-  const directory = dirname(absolute);
-  if (!realDisk.look(directory))
-    throw new Error(`there is no directory ${directory}`);
-  const path = join(fs.realpathSync.native(directory), basename(absolute));
+  const directory = fs.realpathSync.native(dirname(absolute));
+  const path = join(directory, basename(absolute));
   const stat = fs.lstatSync(path, { throwIfNoEntry: false });
   if (!stat?.isSymbolicLink()) return path;
   checkOwner(path, stat);

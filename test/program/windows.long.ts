@@ -221,7 +221,7 @@ for (const [node] of nodes.slice(0, 1)) {
       for (const [name, code, reason] of [
         ["no journal", 65, /header/],
         ["read-only", 74, /EPERM/],
-        ["no folder\\a", 74, /is no directory/]
+        ["no folder\\a", 74, /ENOENT/]
       ] as const) {
         const path = windowsPath(join(folder, name));
         const refused = await runs("--port", "0", "--store", path);
