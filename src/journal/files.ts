@@ -119,17 +119,11 @@ export const realDisk = {
 
   remove: fs.unlinkSync,
 
-  /** Makes the names in a file's directory durable, unless Node's permission model forbids it. */
-  syncDirectory(path: string) {
+  /** Makes the names in a file's directory durable. */
+  async syncDirectory(path: string) {
     if (isWindows) return;
-    const fd = fs.openSync(dirname(path), O_RDONLY);
-    try {
-      fs.fsyncSync(fd);
-    } catch (error) {
-      refuseUnforbidden(error);
-    } finally {
-      fs.closeSync(fd);
-    }
+    const directory = openToRead(dirname(path));
+    await directory.sync().finally(() => directory.close());
   }
 };
 
@@ -147,7 +141,7 @@ export const checkAccess = (path: string) =>
     fs.accessSync(path, fs.constants.R_OK | fs.constants.W_OK)
   );
 
-/** Opens a file for reading only. */
+/** Opens a file or a directory for reading only. */
 export const openToRead = (path: string): JournalFile =>
   openedFile(fs.openSync(path, O_RDONLY));
 
@@ -176,7 +170,7 @@ export async function replaceFile(disk: Disk, path: string, bytes: Buffer) {
     ifPossible(() => disk.remove(part));
     throw error;
   }
-  disk.syncDirectory(path);
+  await disk.syncDirectory(path);
 }
 
 const write = promisify(fs.write);
@@ -210,7 +204,10 @@ const openedFile = (fd: number) => ({
   truncate: (bytes: number) => fs.ftruncateSync(fd, bytes),
 
   /** Makes all of it durable, unless Node's permission model forbids it. It may take seconds. */
-  sync: () => fsync(fd).catch(refuseUnforbidden),
+  sync: () =>
+    fsync(fd).catch((error: unknown) => {
+      if (!(isError(error) && "permission" in error)) throw error;
+    }),
 
   close: () => fs.closeSync(fd)
 });
@@ -223,11 +220,6 @@ function openIfThere(path: string, flags: number) {
     if (codeOf(error) === "ENOENT") return undefined;
     throw error;
   }
-}
-
-/** @throws the error, unless Node's permission model has caused it */
-function refuseUnforbidden(error: unknown) {
-  if (!(isError(error) && "permission" in error)) throw error;
 }
 
 /** Returns what a step returns. @throws its error, with owner and mode if the system denied it */

@@ -119,9 +119,7 @@ function findFile({ disk, path: link }: Place) {
  */
 export function checkJournal(link: string) {
   const { path, before } = findFile({ disk: realDisk, path: link });
-  attempt(before ? "unreadable" : "failed", path, () =>
-    checkAccess(before ? path : dirname(path))
-  );
+  attempt("failed", path, () => checkAccess(before ? path : dirname(path)));
 }
 
 type RepairPlan = ReturnType<typeof planRepair>;
@@ -207,7 +205,7 @@ async function repair(place: OpenOptions, file: JournalFile, plan: RepairPlan) {
     const message = `${messageOf(cause)}: ${noteUnflushed(place, file)}`;
     throw new Error(message, { cause });
   });
-  disk.syncDirectory(path);
+  await disk.syncDirectory(path);
   checkSize(path, file, plan.size);
   takeClosedMarks(place);
   if (closed && !disk.look(closed.path)) return;

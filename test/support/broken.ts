@@ -62,8 +62,8 @@ const syncingIf = (isSynced: (names: readonly string[]) => boolean): Make =>
   disk((made) => {
     const { syncDirectory } = made;
     return {
-      syncDirectory: (path) => {
-        if (isSynced(made.names())) syncDirectory.call(made, path);
+      syncDirectory: async (path) => {
+        if (isSynced(made.names())) await syncDirectory.call(made, path);
       }
     };
   });
@@ -131,7 +131,7 @@ const programs: Record<string, Make> = {
   }),
   "a copy whose directory is not synced": syncingIf((names) => !hasCopy(names)),
   "a new file whose directory is not synced": disk(() => ({
-    syncDirectory: nothing
+    syncDirectory: () => Promise.resolve()
   })),
   "an opening that does not flush the file": file(() => ({
     sync: () => Promise.resolve()

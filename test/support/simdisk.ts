@@ -260,7 +260,7 @@ export class SimulatedDisk implements Disk {
     this.#names.delete(String(path));
   }
 
-  syncDirectory(_path: string): void {
+  async syncDirectory(_path: string) {
     this.#enter("syncDirectory");
     this.#change();
     this.#durableNames = new Map(this.#names);
