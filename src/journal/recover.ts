@@ -33,7 +33,7 @@ export const advice = "restore it from a backup, or go on with what cat prints";
 /**
  * Examines the end of a file.
  *
- * `new`: it holds nothing that was ever acknowledged; `unterminated`: only the last LF is missing.
+ * `new`: it holds nothing that was ever acknowledged; `torn`: also if only the last LF is missing.
  * The time does not depend on the number of records, for the end alone is read.
  */
 export function examine(file: Bytes) {
@@ -78,7 +78,7 @@ export function examine(file: Bytes) {
 
   const hasLf = file.read(end - 1, 1)[0] === lineFeed;
   return {
-    kind: end < size ? "torn" : hasLf ? "clean" : "unterminated",
+    kind: end === size && hasLf ? "clean" : "torn",
 
     /** The header's UUID. */
     uuid,
@@ -89,7 +89,7 @@ export function examine(file: Bytes) {
     /** C, or 0 if no record certifies the header. */
     certified: last.seq === 0 ? 0 : certified,
 
-    /** X. */
+    /** X; of a torn file without its last LF alone, the end. */
     end
   } as const;
 }

@@ -82,11 +82,10 @@ export function planOpening(
  * damage among them would look torn, and the next opening would truncate them, too.
  */
 function checkRepair(file: Bytes, verdict: ReturnType<typeof examine>) {
-  if (verdict.kind !== "torn" && verdict.kind !== "unterminated")
-    return { verdict, left: file };
+  if (verdict.kind !== "torn") return { verdict, left: file };
 
-  const { kind, end, certified } = verdict;
-  const bytes = Buffer.from(kind === "torn" ? "" : "\n");
+  const { end, certified } = verdict;
+  const bytes = Buffer.from(end < file.size() ? "" : "\n");
   const left = withEnd(file, { offset: end, bytes });
   const after = examine(left);
   if (after.kind === "clean") return { verdict, left };
