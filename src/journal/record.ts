@@ -177,13 +177,9 @@ export function hasValidChecksum(line: Buffer) {
 const expectedCrc = Buffer.from(placeholderCrc);
 
 /** Writes the hex digits of a CRC. */
-function writeDigits(bytes: Buffer, start: number, crc: number) {
+export function writeDigits(bytes: Buffer, start: number, crc: number) {
   for (let index = 0; index < crcDigits; index++) {
     const digit = (crc >>> (28 - 4 * index)) & 15;
     bytes[start + index] = digit + (digit < 10 ? 0x30 : 0x57);
   }
 }
-
-/** Returns the CRC-32 of bytes, in hex digits. */
-export const checksum = (bytes: Buffer) =>
-  crc32(bytes).toString(16).padStart(8, "0");

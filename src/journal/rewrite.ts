@@ -17,9 +17,10 @@
  *   pending  the journal has a part of its bytes: the rewrite is finished
  *   damaged  it is another journal's, or the journal has other records in its place
  */
+import { crc32 } from "node:zlib";
 import type { ClosedMark } from "./closed.ts";
 import type { Bytes } from "./lines.ts";
-import { checksum, decodeHeader, headerBytes } from "./record.ts";
+import { decodeHeader, headerBytes, writeDigits } from "./record.ts";
 import {
   damaged,
   damagedBefore,
@@ -169,19 +170,23 @@ const withEnd = (
 export function encodeCopy({ file, offset, size, bytes }: Copy): Buffer {
   const start = `00000000 {"rewrite":"${file}","offset":${offset},"size":${size}}\n`;
   const copy = Buffer.concat([Buffer.from(start), bytes]);
-  copy.write(checksum(copy.subarray(9)));
+  writeDigits(copy, 0, crc32(copy.subarray(9)));
   return copy;
 }
 
 const copyForm =
-  /^([\da-f]{8}) \{"rewrite":"([\da-f-]{36})","offset":(\d+),"size":(\d+)\}\n/;
+  /^[\da-f]{8} \{"rewrite":"([\da-f-]{36})","offset":(\d+),"size":(\d+)\}\n/;
 
 /** Returns undefined if the copy is not whole. */
-function decodeCopy(copy: Buffer): Copy | undefined {
-  const [head, crc, file = "", offset, size] =
-    copyForm.exec(copy.toString("latin1", 0, 160)) ?? [];
-  if (head === undefined || checksum(copy.subarray(9)) !== crc)
-    return undefined;
-  const bytes = copy.subarray(head.length);
-  return { file, offset: Number(offset), size: Number(size), bytes };
+function decodeCopy(bytes: Buffer) {
+  const [head, file = "", offset, size] =
+    copyForm.exec(bytes.toString("latin1", 0, 160)) ?? [];
+  if (head === undefined) return undefined;
+  const copy = {
+    file,
+    offset: Number(offset),
+    size: Number(size),
+    bytes: bytes.subarray(head.length)
+  };
+  return encodeCopy(copy).equals(bytes) ? copy : undefined;
 }
