@@ -1,6 +1,7 @@
 /** The lines of a file, with one block or one line of it in memory at a time. */
 import type { JournalFile } from "./files.ts";
 import {
+  decodeHeader,
   decodeRecord,
   lineBytesMax,
   lineFeed,
@@ -24,6 +25,7 @@ export interface Line {
 
   /** Undefined if it is not one. */
   readonly record: DecodedRecord | undefined;
+  readonly isHeader: boolean | undefined;
 }
 
 /** The bytes of one read. */
@@ -66,18 +68,17 @@ export function* linesOf(
 }
 
 /** Returns the line from an offset to its LF, or to the end of a file of this size. */
-const lineAt = (
+export function lineAt(
   offset: number,
   lf: number,
   size: number,
   text: Buffer | undefined
-): Line => ({
-  offset,
-  end: Math.min(lf + 1, size),
-  isWhole: lf < size,
-  text,
-  record: text && decodeRecord(text)
-});
+): Line {
+  const record = text && decodeRecord(text);
+  const isHeader = text && !record && decodeHeader(text) !== undefined;
+  const end = Math.min(lf + 1, size);
+  return { offset, end, isWhole: lf < size, text, record, isHeader };
+}
 
 /** Returns the offset of the first such text from an offset on; the given size if there is none. */
 export function find(file: Bytes, text: string, from: number, size: number) {

@@ -107,10 +107,9 @@ export function lineChecker({ areJoined }: { readonly areJoined: boolean }) {
   let start = 0;
 
   return (line: Line) => {
-    const { offset, text, record } = line;
-    const isHeader = text && !record && decodeHeader(text) !== undefined;
+    const { offset, record, isHeader } = line;
     if (isHeader && areJoined) start = offset;
-    const problem = problemOf(line, last, start);
+    const problem = problemOf({ ...line, offset: offset - start }, last);
 
     // No record precedes the first one: its own offset is the only valid `synced`.
     last = isHeader ? { seq: 0, synced: -1 } : record;
@@ -119,21 +118,14 @@ export function lineChecker({ areJoined }: { readonly areJoined: boolean }) {
 }
 
 /** The part of a record that the next one must continue. */
-export type Position = Pick<DecodedRecord, "seq" | "synced">;
+type Position = Pick<DecodedRecord, "seq" | "synced">;
 
 /**
  * Returns why a line cannot stand where it does; undefined if it can.
  *
  * @param last the record before; undefined if that is unknown
- * @param start where the journal begins
  */
-export function problemOf(
-  { record, text, offset: place }: Line,
-  last?: Position,
-  start = 0
-) {
-  const offset = place - start;
-  const isHeader = text && !record && decodeHeader(text) !== undefined;
+function problemOf({ record, isHeader, offset }: Line, last?: Position) {
   if (offset === 0) return isHeader ? undefined : noHeader;
   if (!record) return isHeader ? "another journal begins here" : noRecord;
   if (!last) return undefined;

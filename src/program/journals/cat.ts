@@ -1,8 +1,8 @@
 /** `cat`: prints the plants of journals, each as one line of JSON, exactly as it is stored. */
 import { JournalError } from "../../journal/error.ts";
-import { blockBytes } from "../../journal/lines.ts";
+import { blockBytes, lineAt } from "../../journal/lines.ts";
 import { recordsIn, recordsOf, type CheckedLine } from "../../journal/read.ts";
-import { decodeRecord, lineBytesMax } from "../../journal/record.ts";
+import { lineBytesMax } from "../../journal/record.ts";
 import { lineChecker, noHeader } from "../../journal/recover.ts";
 import { reportError, worstOf } from "../exit.ts";
 import type { Host } from "../host.ts";
@@ -49,10 +49,9 @@ async function* linesOfStream(
     const length = droppedBytes + latin1.length;
     const text =
       length < lineBytesMax ? Buffer.from(latin1, "latin1") : undefined;
-    const end = offset + length + 1;
-    const record = text && decodeRecord(text);
-    const line = { offset, end, isWhole, text, record };
-    offset = end;
+    const lf = offset + length;
+    const line = lineAt(offset, lf, isWhole ? Infinity : lf, text);
+    offset = lf + 1;
     droppedBytes = 0;
     return { ...line, problem: check(line) };
   };
