@@ -49,9 +49,8 @@ export type ClosedMark = NonNullable<ReturnType<typeof findClosedMark>>;
 export function findClosedMark(place: Place, file: Looked) {
   const { inode, state } = file.look();
   const marks = closedMarks(place).filter((mark) => mark.inode === inode);
-  const current = marks.find((mark) => mark.state === state);
-  const mark = current ?? marks[0];
-  return mark && { ...mark, isCurrent: mark === current };
+  const mark = marks.find((each) => each.state === state) ?? marks[0];
+  return mark && { ...mark, isCurrent: mark.state === state };
 }
 
 /** Takes away the marks of all files that were closed at a path, as far as that is possible. */
