@@ -97,8 +97,12 @@ export async function openFile(options: OpenOptions) {
   }
 }
 
-/** Finds the file behind a path; `before` is undefined if there is none. */
-function findFile({ disk, path: link }: Place) {
+/**
+ * Finds the file behind a path; `before` is undefined if there is none.
+ *
+ * @throws JournalError also if it is not a regular file
+ */
+export function findFile({ disk, path: link }: Place) {
   const path = attempt("failed", link, () => disk.resolve(link));
 
   // Node reads bytes that are not UTF-8 as U+FFFD, and writes a lone surrogate as U+FFFD: it would
@@ -107,7 +111,7 @@ function findFile({ disk, path: link }: Place) {
     throw new JournalError("failed", path, "expected a path in UTF-8");
   const before = attempt("unreadable", path, () => disk.look(path));
   if (before?.isFile === false)
-    throw new JournalError("unreadable", path, "is not a regular file");
+    throw new JournalError("unreadable", link, "is not a regular file");
   return { path, before };
 }
 

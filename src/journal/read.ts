@@ -7,7 +7,7 @@ import { asJournalError, attempt, JournalError } from "./error.ts";
 import { openToRead, pathOf, realDisk } from "./files.ts";
 import { blockBytes, linesOf, type Bytes } from "./lines.ts";
 import { isLocked } from "./lock.ts";
-import { readCopy } from "./open.ts";
+import { findFile, readCopy } from "./open.ts";
 import type { DecodedRecord } from "./record.ts";
 import { lineChecker, noHeader } from "./recover.ts";
 import { planOpening, type OpeningPlan } from "./rewrite.ts";
@@ -74,10 +74,7 @@ export async function* recordsOf(path: string) {
  * and for one of which a flush has failed
  */
 export async function openWhole(path: string) {
-  const resolved = attempt("failed", path, () => realDisk.resolve(path));
-  const found = attempt("failed", path, () => realDisk.look(resolved));
-  if (found?.isFile === false)
-    throw new JournalError("unreadable", path, "is not a regular file");
+  const { path: resolved } = findFile({ disk: realDisk, path });
   const file = attempt("failed", path, () => openToRead(resolved));
   try {
     // The marks in a directory that cannot be listed are unknown.
@@ -95,14 +92,13 @@ export async function openWhole(path: string) {
     const copy = readCopy(place);
     const bytes = upTo(Math.max(size, file.size()), file, path);
     if (copy && realDisk.look(resolved)?.identity !== identity)
-      throw readAgain(path, "was moved while it was read");
+      throw readAgain(path);
 
     // A server may have written more meanwhile, and closed the file.
     const mark = ifPossible(() => findClosedMark(place, file));
     const isSame = file.size() === bytes.size();
     const plan = planOpening(bytes, copy, isSame ? mark : undefined);
-    if (isOpen && plan.verdict.kind === "new")
-      throw readAgain(path, "has no header yet");
+    if (isOpen && plan.verdict.kind === "new") throw readAgain(path);
     return { plan, isOpen, close: () => file.close() };
   } catch (error) {
     file.close();
@@ -116,13 +112,13 @@ const upTo = (size: number, file: Bytes, path: string): Bytes => ({
   read(offset, length) {
     const bytes = attempt("unreadable", path, () => file.read(offset, length));
     if (offset + bytes.length < Math.min(offset + length, size))
-      throw readAgain(path, "was truncated while it was read");
+      throw readAgain(path);
     return bytes;
   }
 });
 
-const readAgain = (path: string, state: string) =>
-  new JournalError("locked", path, `${state}: read it again`);
+const readAgain = (path: string) =>
+  new JournalError("locked", path, "changed while it was read: read it again");
 
 export interface CheckedLine {
   readonly offset: number;

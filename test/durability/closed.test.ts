@@ -304,7 +304,7 @@ async function recordsOf(
 const readAgain = (error: unknown): boolean =>
   error instanceof JournalError &&
   error.exitCode === 75 &&
-  /was truncated while it was read: read it again$/.test(error.message);
+  /changed while it was read: read it again$/.test(error.message);
 
 test("a journal that is truncated while it is read is an error that says so", async () => {
   // More than a block.

@@ -21,7 +21,6 @@ import { begin, run, start } from "../support/in-process.ts";
 import {
   bytesOf,
   completedOf,
-  end,
   ends,
   noHeader,
   noPlant,
@@ -174,7 +173,9 @@ for (const [says, state] of Object.entries(ends)) {
     if (says === noPlant)
       await assert.rejects(reading, {
         code: "damaged",
-        message: `${path}: at offset ${end}, expected a plant with an id`
+        message: new RegExp(
+          `^${path}: at offset \\d+, expected a plant with an id$`
+        )
       });
     else if (found)
       await assert.rejects(reading, {
@@ -271,7 +272,7 @@ test("beside a live server, verify reads up to the last line, says so, and does 
     assert.equal(created.code, 75);
     assert.equal(
       created.stderr,
-      `plant-store: ${name}: has no header yet: read it again\n`
+      `plant-store: ${name}: changed while it was read: read it again\n`
     );
   }
   assert.equal(await server.end(), 0);
