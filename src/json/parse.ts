@@ -82,14 +82,11 @@ const characters = new RegExp(
   "y"
 );
 
-/** The part of an escape before a missing digit; it may be the second half of a pair. */
-const digitMissing = new RegExp(
-  String.raw`(?:${high})?\\u${hex}{0,3}(?!${hex})`,
+/** Where half a surrogate pair is alone. Before a part of an escape it is not: that is not JSON. */
+const unpaired = new RegExp(
+  String.raw`(?=(?:${high}|${low})(?!\\u(?!${hex}{4})))`,
   "y"
 );
-
-/** The backslash of an escape that does not exist. */
-const unknownEscape = new RegExp(String.raw`\\(?!u)`, "y");
 
 /**
  * false / null / true / number (RFC 8259, 3 and 6).
@@ -113,7 +110,7 @@ const hashedLengthMax = 16_383;
 const valueExpected =
   "a JSON value: strings in double quotes, numbers without leading zeros";
 const characterExpected =
-  "a character or the closing quote: control characters must be escaped, as \\n";
+  "a character, an escape or the closing quote: control characters must be escaped";
 
 /** Positions are in the decoded text; an error's byte offset is counted when it is thrown. */
 class Reader {
@@ -214,12 +211,9 @@ class Reader {
     this.#next++;
     while (this.#text[this.#next] !== '"') {
       if (this.#match(characters)) continue;
-      if (this.#text[this.#next] !== "\\") {
-        this.#fail(characterExpected);
-      }
-      if (this.#match(unknownEscape)) this.#fail('one of " \\ / b f n r t u');
-      if (this.#match(digitMissing)) this.#fail("a hexadecimal digit");
-      this.#fail("a high and a low one", "surrogate");
+      if (this.#match(unpaired))
+        this.#fail("a high and a low one", "surrogate");
+      this.#fail(characterExpected);
     }
     this.#next++;
   }
