@@ -10,7 +10,6 @@ import {
   type ServerOptions as TlsOptions
 } from "node:https";
 import type { Socket } from "node:net";
-import type { Duplex } from "node:stream";
 import type { Server as TlsServer } from "node:tls";
 import type { Limits } from "../config.ts";
 import { hasLastResponse, type Connections } from "./connection.ts";
@@ -61,16 +60,11 @@ export function createStrictServer(
 ): DrainableServer {
   const { limits } = connections;
   const options = optionsOf(limits);
-  const server = tls
-    ? withoutSecrets(createSecure(tls, options))
-    : createHttp(options);
+  const server = tls ? createSecure(tls, options) : createHttp(options);
   server.maxConnections = limits.connectionsMax;
   server.timeout = limits.idleMillis;
-  const sockets = trackSockets(
-    server,
-    connections,
-    tls ? "secureConnection" : "connection"
-  );
+  const event = tls ? "secureConnection" : "connection";
+  const sockets = trackSockets(server, connections, event);
 
   server.on("request", handle);
 
@@ -81,14 +75,20 @@ export function createStrictServer(
   server.on("checkExpectation", handle);
 
   // Without this, node closes the connection without a response.
-  server.on("connect", ignoreErrors);
-  server.on("connect", refuseConnect);
+  server.on("connect", (request, stream) => {
+    // Node has removed its own listener, and without one a reset would be an uncaught exception.
+    // From Node 26 on, this stream is not the socket while the request's body is incomplete.
+    stream.on("error", () => undefined);
+    refuseConnect(request);
+  });
 
   let drained: Promise<boolean> | undefined;
   const drain = () =>
     (drained ??= new Promise((resolve) => {
       connections.isDraining = true;
-      server.listen = refuseToListen;
+      server.listen = () => {
+        throw new Error("a server that was drained cannot listen again");
+      };
 
       // Node does not report that a last response has left.
       const check = setInterval(sockets.closeIdle, limits.checkMillis);
@@ -118,23 +118,10 @@ export function createStrictServer(
   });
 }
 
-/**
- * Listens to the errors of a CONNECT's stream: node has removed its own listener, and without one a
- * reset would be an uncaught exception. From Node 26 on, this stream is not the socket while the
- * request's body is incomplete.
- */
-function ignoreErrors(_: IncomingMessage, stream: Duplex) {
-  stream.on("error", () => undefined);
-}
-
-function refuseToListen(): never {
-  throw new Error("a server that was drained cannot listen again");
-}
-
 /** @throws TypeError that names `tls`: OpenSSL's own messages do not */
 function createSecure(tls: TlsOptions, options: TlsOptions) {
   try {
-    return createHttps({ ...withVersions(tls), ...options });
+    return withoutSecrets(createHttps({ ...withVersions(tls), ...options }));
   } catch (error) {
     throw tlsRefusal(error);
   }
