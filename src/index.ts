@@ -37,7 +37,8 @@ export function createPlantHandler(options: PlantOptions): RequestListener {
   return (request, response) => handle(request, response);
 }
 
-export type { ResponseSummary, ResponseListener } from "./http/connection.ts";
+export type { ResponseListener } from "./http/connection.ts";
+export type { ResponseSummary } from "./http/reply.ts";
 export { BearerTokens, tokenDigest } from "./http/bearer.ts";
 export {
   openJournal,

@@ -6,19 +6,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Limits } from "../config.ts";
 import { parserErrorOf, type ApiError } from "./errors.ts";
-import { rawReply, reply, type Answer } from "./reply.ts";
-import type { Receipt } from "../store.ts";
-
-/** A response as a listener sees it. */
-export interface ResponseSummary extends Pick<Answer, "status"> {
-  /** The number and the message of an Error. */
-  readonly error: number | undefined;
-  readonly message: string | undefined;
-
-  /** Of a 200: whether an earlier request has stored the plant, or where its record is. */
-  readonly replayed: true | undefined;
-  readonly receipt: Receipt | undefined;
-}
+import { rawReply, reply, type Answer, type ResponseSummary } from "./reply.ts";
 
 /**
  * Called with each response just before it leaves. The listener may set headers on `response`, but
@@ -58,11 +46,10 @@ export class Connections {
 
   /** Calls the listener. What it throws is thrown later: it must not prevent the response. */
   report(
-    answer: Answer & Partial<Pick<ResponseSummary, "error" | "message">>,
+    { status, error, message, replayed, receipt }: Answer,
     socket: Socket,
     response?: ServerResponse
   ) {
-    const { status, error, message, replayed, receipt } = answer;
     try {
       const summary = { status, error, message, replayed, receipt };
       this.#onResponse?.(summary, socket, response);

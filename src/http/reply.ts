@@ -4,14 +4,22 @@ import { nextTick } from "node:process";
 import type { Receipt } from "../store.ts";
 import type { ApiError } from "./errors.ts";
 
-/** A response as a value. */
-export type Answer = Pick<ApiError, "status" | "headers" | "body"> & {
-  /** Whether nothing was stored because the same request was stored before. */
-  readonly replayed?: true;
+/** A response as a listener sees it. */
+export interface ResponseSummary {
+  readonly status: number;
 
-  /** Where the stored plant's record is, if the store reports it. */
-  readonly receipt?: Receipt | undefined;
-};
+  /** The number and the message of an Error. */
+  readonly error: number | undefined;
+  readonly message: string | undefined;
+
+  /** Of a 200: whether an earlier request has stored the plant, or where its record is. */
+  readonly replayed: true | undefined;
+  readonly receipt: Receipt | undefined;
+}
+
+/** A response as a value. */
+export type Answer = Partial<ResponseSummary> &
+  Pick<ApiError, "status" | "headers" | "body">;
 
 const mediaType = "application/json";
 const closing = { Connection: "close" };
