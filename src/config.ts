@@ -237,26 +237,17 @@ export function checkTypes(
  * @throws TypeError for an unknown name, RangeError for a value outside its bounds
  */
 export function limitsWith(settings: Partial<Limits> = {}): Limits {
-  const table = Object.entries(limitTable);
-  const defaults = table.map(([name, { defaultValue }]) => [
-    name,
-    defaultValue
-  ]);
-
   // Reads each value once: a getter may return something else the second time.
-  const given = Object.entries(settings).filter(
-    ([, value]) => value !== undefined
-  );
-  const limits: Limits & Readonly<Record<string, number>> = Object.fromEntries([
-    ...defaults,
-    ...given
-  ]);
+  const given: Readonly<Record<string, number | undefined>> = { ...settings };
+  const table = Object.entries(limitTable);
   const types = Object.fromEntries(table.map(([name]) => [name, "number"]));
-  checkTypes("limits", limits, types);
-  for (const [name, limit] of table)
-    if (!isWithin(limit, limits[name]))
-      throw new RangeError(`${name} must be ${describeBounds(limit)}`);
-
+  checkTypes("limits", given, types);
+  const values = table.map(([name, limit]) => {
+    const value = given[name] ?? limit.defaultValue;
+    if (isWithin(limit, value)) return [name, value];
+    throw new RangeError(`${name} must be ${describeBounds(limit)}`);
+  });
+  const limits: Limits = Object.fromEntries(values);
   if (limits.bodyBytesMax > limits.bodiesBytesMax)
     throw new RangeError(
       "--max-body (bodyBytesMax) must be at most --max-bodies (bodiesBytesMax)"
