@@ -10,7 +10,6 @@ import {
   type NewPlant
 } from "./plant.ts";
 import {
-  appendJson,
   conflict,
   StoreError,
   type AppendJson,
@@ -19,13 +18,37 @@ import {
   type Receipt
 } from "./store.ts";
 
-/** Returns a store's own AppendJson, or one that passes plants to a host's methods. */
+/** The AppendJson behind each method that `methodsOf` has made. */
+const ownOf = new WeakMap<object, AppendJson>();
+
+/**
+ * Returns a store's own AppendJson, or one that passes plants to a host's methods: a host may have
+ * replaced a method of a store of ours, or have put a proxy before it.
+ */
 export function appendJsonOf(store: PlantStore): AppendJson {
-  const known = store[appendJson];
-  const { append, appendOnce } = store;
-  return known?.append === append && known.appendOnce === appendOnce
-    ? known.own
+  const { append, appendOnce = append } = store;
+  const own = ownOf.get(append);
+  return own && ownOf.get(appendOnce) === own
+    ? own
     : (json, key) => appendToHost(store, json, key);
+}
+
+/** Returns the methods of a store that gives receipts; without keys, `appendOnce` is undefined. */
+export function methodsOf(own: AppendJson, keepsKeys: boolean) {
+  const append = async (plant: NewPlant): Promise<Receipt> => {
+    const { receipt } = await own(checkedText(plant));
+    assert(receipt, "a plant without a key is stored, and has a receipt");
+    return receipt;
+  };
+  const appendOnce: PlantStore["appendOnce"] = async (plant, key) => {
+    const json = checkedText(plant);
+    if (!wholeKey.test(key))
+      throw new StoreError("invalid", "a key is 16 bytes in base64url");
+    const { isReplay } = await own(json, key);
+    return isReplay ? "replayed" : "stored";
+  };
+  ownOf.set(append, own).set(appendOnce, own);
+  return { append, appendOnce: keepsKeys ? appendOnce : undefined };
 }
 
 async function appendToHost(
@@ -103,29 +126,6 @@ export function shareOutcomes(
     inProgress.set(key, { json, done });
     return done;
   };
-}
-
-/** Appends the plant of a library's caller to a store that gives receipts. */
-export async function appendPlant(
-  append: AppendJson,
-  plant: NewPlant
-): Promise<Receipt> {
-  const { receipt } = await append(checkedText(plant));
-  assert(receipt, "a plant without a key is stored, and has a receipt");
-  return receipt;
-}
-
-/** Appends the plant of a library's caller, unless its key is known. */
-export async function appendPlantOnce(
-  append: AppendJson,
-  plant: NewPlant,
-  key: string
-): Promise<"stored" | "replayed"> {
-  const json = checkedText(plant);
-  if (!wholeKey.test(key))
-    throw new StoreError("invalid", "a key is 16 bytes in base64url");
-  const { isReplay } = await append(json, key);
-  return isReplay ? "replayed" : "stored";
 }
 
 /** 16 bytes in base64url. */

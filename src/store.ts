@@ -23,16 +23,6 @@ export interface PlantStore {
     | ((plant: NewPlant, key: string) => Promise<"stored" | "replayed">)
     | undefined;
 
-  /**
-   * Both methods for the text of a plant. The service uses it only if both methods are still the
-   * store's own: a host may have replaced one, or put a proxy before the store.
-   *
-   * @internal
-   */
-  readonly [appendJson]?: Pick<PlantStore, "append" | "appendOnce"> & {
-    readonly own: AppendJson;
-  };
-
   /** Refuses further plants. Resolves when every append has settled. */
   close(): Promise<void>;
 }
@@ -46,11 +36,9 @@ export interface Receipt {
   readonly file?: string;
 }
 
-/** Not exported to embedders: the store writes what it is given without another check. */
-export const appendJson = Symbol("appendJson");
-
 /**
- * Stores the text of a checked NewPlant; with a key at most once within a window.
+ * Stores the text of a checked NewPlant; with a key at most once within a window. Embedders cannot
+ * call it: the store writes what it is given without another check.
  *
  * @throws StoreError if the plant is not acknowledged, at once or as a rejection
  */

@@ -12,9 +12,8 @@ import { resolve } from "node:path";
 import { setImmediate, setTimeout as pause } from "node:timers/promises";
 import { checkTypes, limitsWith, type Limits } from "../config.ts";
 import type { NewPlant } from "../plant.ts";
-import { appendPlant, appendPlantOnce, shareOutcomes } from "../append.ts";
+import { methodsOf, shareOutcomes } from "../append.ts";
 import {
-  appendJson,
   StoreError,
   type PlantStore,
   type Receipt,
@@ -88,6 +87,8 @@ export class Journal
   readonly #settings: JournalSettings;
   readonly #queue = new Queue();
 
+  readonly append: (plant: NewPlant) => Promise<Receipt>;
+
   /** Undefined with a window of 0. */
   readonly appendOnce: PlantStore["appendOnce"];
 
@@ -115,11 +116,9 @@ export class Journal
     super();
     this.#settings = settings;
     this.#current = current;
-    if (settings.keys)
-      this.appendOnce = (plant, key) =>
-        appendPlantOnce(this.#append, plant, key);
-    const { append, appendOnce } = this;
-    this[appendJson] = { append, appendOnce, own: this.#append };
+    const methods = methodsOf(this.#append, settings.keys !== undefined);
+    this.append = methods.append;
+    this.appendOnce = methods.appendOnce;
     this.#loop = this.#run();
   }
 
@@ -134,10 +133,6 @@ export class Journal
       queue: this.#queue.size,
       keysSeconds: this.#settings.keys?.seconds
     } as const;
-  }
-
-  append(plant: NewPlant): Promise<Receipt> {
-    return appendPlant(this.#append, plant);
   }
 
   readonly #append = shareOutcomes(
@@ -170,9 +165,6 @@ export class Journal
     if (state.links === 0 || state.bytes < bytes)
       throw new StoreError("unknown", "the file was deleted or truncated");
   }
-
-  /** @internal */
-  readonly [appendJson]: NonNullable<PlantStore[typeof appendJson]>;
 
   /**
    * Continues in the file that the path now leads to; creates it if there is none. Call it once the

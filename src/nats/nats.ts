@@ -2,9 +2,8 @@
 import { EventEmitter } from "node:events";
 import type { JournalError } from "../journal/error.ts";
 import type { NewPlant } from "../plant.ts";
-import { appendPlant, appendPlantOnce, shareOutcomes } from "../append.ts";
+import { methodsOf, shareOutcomes } from "../append.ts";
 import {
-  appendJson,
   conflict,
   StoreError,
   type Outcome,
@@ -63,33 +62,27 @@ export class NatsStore
   /** The highest number of an acknowledged message that was new, on the stream that is used now. */
   #lastSeq = 0;
 
+  /** Resolves once a quorum has the plant on stable storage; rejects with a StoreError. */
+  readonly append: (plant: NewPlant) => Promise<Receipt>;
+
   /**
    * Stores a plant unless the stream has the key, within its duplicate window. A second call while
    * the first one is in progress shares its outcome. Undefined if the option `keys` is false.
    */
   readonly appendOnce: PlantStore["appendOnce"];
-  /** @internal */
-  readonly [appendJson]: NonNullable<PlantStore[typeof appendJson]>;
 
   constructor(settings: StreamSettings, inFlight: InFlight) {
     super();
     this.#settings = settings;
     this.#inFlight = inFlight;
-    if (settings.keys)
-      this.appendOnce = (plant, key) =>
-        appendPlantOnce(this.#append, plant, key);
-    const { append, appendOnce } = this;
-    this[appendJson] = { append, appendOnce, own: this.#append };
+    const methods = methodsOf(this.#append, settings.keys);
+    this.append = methods.append;
+    this.appendOnce = methods.appendOnce;
   }
 
   /** The messages in flight, and whether a server is reachable, or was a moment ago. */
   get stats() {
     return this.#inFlight.stats;
-  }
-
-  /** Resolves once a quorum has the plant on stable storage; rejects with a StoreError. */
-  append(plant: NewPlant): Promise<Receipt> {
-    return appendPlant(this.#append, plant);
   }
 
   readonly #append = shareOutcomes(

@@ -13,7 +13,7 @@ import type { Limits } from "../../src/config.ts";
 import type { Journal } from "../../src/journal/journal.ts";
 import { frameBytesMax } from "../../src/journal/record.ts";
 import type { NewPlant } from "../../src/plant.ts";
-import { appendJson } from "../../src/store.ts";
+import { appendJsonOf } from "../../src/append.ts";
 import {
   append,
   EIO,
@@ -398,7 +398,7 @@ test("the duration of a batch is that of its write, without its callers' work", 
   t.mock.method(performance, "now", () => now);
   const measured = once(journal, "batch");
   const begun = disk.stall();
-  const stored = journal[appendJson].own('{"id":1,"name":"Fern"}').then(() => {
+  const stored = appendJsonOf(journal)('{"id":1,"name":"Fern"}').then(() => {
     now = 1_000;
   });
   await begun;
