@@ -23,10 +23,12 @@ import { readJournal } from "../../src/journal/read.ts";
 import { run } from "../support/in-process.ts";
 import {
   diskWith,
+  EACCES,
   idsIn,
   journalWith,
   marksIn,
-  openJournal
+  openJournal,
+  simulated
 } from "../support/journals.ts";
 import { launch } from "../support/launch.ts";
 import { temporaryFolder } from "../support/support.ts";
@@ -200,15 +202,35 @@ test("a start with an empty file, as logrotate creates it, removes the marks of 
   assert.deepEqual(earlier.filter(existsSync), []);
 });
 
-test("a start deletes no file whose name only begins as that of a mark, or that is not empty", async () => {
+test("a start deletes no other journal's mark, no file whose name only begins as that of a mark, and none that is not empty", async () => {
   const path = await newJournal();
+  await journalWith(join(dirname(path), "other.ndjson"));
+  const others = marksIn(dirname(path)).filter((name) =>
+    name.includes("other")
+  );
+  assert.equal(others.length, 1);
   const names = ["2026", "for-the-season", "1-2", "1-2-3-4x", "1-2-3"].map(
     (end) => `${path}.closed-${end}`
   );
   for (const name of names)
     writeFileSync(name, name.endsWith("-1-2-3") ? "notes" : "");
   await (await openJournal(path)).close();
-  assert.deepEqual(names.filter(existsSync), names);
+  assert.deepEqual([...others, ...names].filter(existsSync), [
+    ...others,
+    ...names
+  ]);
+});
+
+test("a mark that cannot be removed is not used: the end is rewritten", async () => {
+  const { path, disk, journal } = await simulated();
+  await journal.append({ id: 1n, name: "Fern" });
+  await journal.close();
+  for (const isRewritten of [true, false]) {
+    disk.calls.length = 0;
+    if (isRewritten) disk.fail("remove", { errno: EACCES });
+    await (await openJournal(path, { disk })).close();
+    assert.equal(disk.calls.includes("truncate"), isRewritten);
+  }
 });
 
 test("a backup with the inode, the size and the time of a closed journal has no mark", async () => {

@@ -287,7 +287,12 @@ for (const [bytes, hasProc] of [
     const folder = dirname(path);
     const temporary = socketFolder();
     const { TMPDIR } = process.env;
+    let links = 0;
     if (!hasProc) {
+      mockFs(t, "symlinkSync", (real) => {
+        links++;
+        return real();
+      });
       mockFs(t, "statSync", (real, name) =>
         name === "/proc/self/fd" ? undefined : real()
       );
@@ -307,6 +312,7 @@ for (const [bytes, hasProc] of [
     else process.env["TMPDIR"] = TMPDIR;
     assert.deepEqual(locksIn(folder), []);
     assert.deepEqual(readdirSync(temporary), []);
+    assert.equal(links > 0, !hasProc);
     assert.deepEqual(warnings, []);
   });
 }

@@ -129,7 +129,7 @@ export function readableByAll(
 /** Replaces a function of node:fs for a test, in all modules. */
 export function mockFs(
   t: TestContext,
-  name: "readSync" | "renameSync" | "statSync",
+  name: "readSync" | "renameSync" | "statSync" | "symlinkSync",
   replace: (real: () => unknown, ...given: readonly unknown[]) => unknown
 ): void {
   const real: (...given: readonly never[]) => unknown = fs[name];
