@@ -1,6 +1,6 @@
 /** The commands: what each takes, its line of the help, and what it does. */
 import { parseArgs } from "node:util";
-import { limitTable, version } from "../config.ts";
+import { version } from "../config.ts";
 import { ExitError, exitCodes, messageOf } from "../failure.ts";
 import { generateToken, tokenDigest } from "../http/bearer.ts";
 import { describeApi } from "../openapi.ts";
@@ -8,9 +8,8 @@ import { reportError } from "./exit.ts";
 import type { Host } from "./host.ts";
 import { cat } from "./journals/cat.ts";
 import { verify } from "./journals/verify.ts";
-import { isTokenName } from "./secrets.ts";
 import { check, serve } from "./serving/serve.ts";
-import { entries, readConfig, tokenVariable, type Config } from "./settings.ts";
+import { entries, readConfig, tokenVariable, type Flags } from "./settings.ts";
 
 interface Command {
   readonly meaning: string;
@@ -21,10 +20,8 @@ interface Command {
   run(line: Line, host: Host): unknown;
 }
 
-/** A command line, and the settings of its command. */
 interface Line {
-  readonly config: Config;
-  readonly flags: ReadonlyMap<string, string>;
+  readonly flags: Flags;
   readonly operands: readonly string[];
 }
 
@@ -37,20 +34,20 @@ const commands: ReadonlyMap<string, Command> = new Map(
         "serve POST /plants; SIGTERM ends it; SIGHUP reloads tokens and certificate, and begins " +
         "a new journal if the old one was renamed",
       flags: serveFlags,
-      run: ({ config }, host) => serve(config, host)
+      run: ({ flags }, host) => serve(readConfig(flags, host), host)
     },
     check: {
       meaning:
         "check the settings of serve, secret files and paths; open no store or port",
       flags: serveFlags,
-      run: ({ config }, host) => check(config, host)
+      run: ({ flags }, host) => check(readConfig(flags, host), host)
     },
     verify: {
       meaning: "check whole journals; --json for programs",
       flags: ["json"],
       operands: "FILE...",
       run: ({ operands, flags }, host) =>
-        verify(operands, flags.has("json"), host)
+        verify(operands, "json" in flags, host)
     },
     cat: {
       meaning:
@@ -66,10 +63,12 @@ const commands: ReadonlyMap<string, Command> = new Map(
       run: ({ operands }, host) => printToken(operands, host)
     },
     openapi: {
-      meaning: "print the OpenAPI description; --key-window 0: without keys",
-      flags: [limitTable.keysBytesMax.flag],
-      run: ({ config }, host) =>
-        host.print(JSON.stringify(describeApi(config.limits), undefined, 2))
+      meaning: "print the OpenAPI description of serve with these options",
+      flags: serveFlags,
+      run({ flags }, host) {
+        const { limits } = readConfig(flags, host);
+        return host.print(JSON.stringify(describeApi(limits), undefined, 2));
+      }
     },
     help: {
       meaning: "print this; also --help, -h",
@@ -89,10 +88,8 @@ export async function run(host: Host) {
   for (const signal of ["SIGUSR1", "SIGUSR2"] as const)
     host.onSignal(signal, () => undefined);
   try {
-    const { command, flags, operands } = readLine(host.args);
-    const allowed = command.flags ?? [];
-    const config = readConfig({ ...host, flags, allowed });
-    const code = await command.run({ flags, operands, config }, host);
+    const { command, ...line } = readLine(host.args);
+    const code = await command.run(line, host);
     return typeof code === "number" ? code : exitCodes.done;
   } catch (error) {
     return reportError(error, host);
@@ -112,7 +109,7 @@ function readLine(args: readonly string[]) {
   const command = commandOf(name);
   const { flags, operands } = parse(isNamed ? others : args, command);
   for (const word of ["help", "version"])
-    if (flags.has(word)) return { command: commandOf(word), flags, operands };
+    if (word in flags) return { command: commandOf(word), flags, operands };
 
   const isFit =
     command.operands === "FILE..."
@@ -146,10 +143,7 @@ function parse(args: readonly string[], { flags = [] }: Command) {
       options,
       allowPositionals: true
     });
-    const given = Object.entries(values).map(
-      ([flag, value]) => [flag, `${value}`] as const
-    );
-    return { flags: new Map(given), operands: positionals };
+    return { flags: values, operands: positionals };
   } catch (error) {
     throw new ExitError("usage", messageOf(error));
   }
@@ -189,7 +183,7 @@ const lineOf = (name: string, meaning: string) =>
  * comes first: no line is printed for a token that nobody can have seen.
  */
 async function printToken([name = "token"]: readonly string[], host: Host) {
-  if (!isTokenName(name))
+  if (!/^[^\s#]\S*$/.test(name))
     throw new ExitError(
       "usage",
       "the name must be a word without # at its start"

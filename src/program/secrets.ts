@@ -122,8 +122,6 @@ function readGuarded<T>(
   }
 }
 
-export const isTokenName = (text: string) => /^[^\s#]\S*$/.test(text);
-
 /**
  * Parses lines `NAME sha256:HEX`, blank lines and # comments; returns the names by digest. White
  * space around a line is ignored. A client that changes its token has two lines.
@@ -134,10 +132,10 @@ export function parseTokensFile(text: string) {
   const names = new Map<string, string>();
   for (const [index, line] of text.split("\n").entries()) {
     // Windows writes CRLF and a byte order mark, which is white space, too.
-    const [name = "", digest = "", ...others] = line.trim().split(/[ \t]+/);
+    const [name = "", digest = "", ...others] = line.trim().split(/\s+/);
     if (/^(?:#|$)/.test(name)) continue;
     const isDigest = digestForm.test(digest) && digest !== emptyDigest;
-    if (!isTokenName(name) || !isDigest || others.length > 0)
+    if (!isDigest || others.length > 0)
       throw new TypeError(
         `line ${index + 1}: expected NAME sha256:HEX with 64 lower-case digits, ` +
           "not those of an empty token"

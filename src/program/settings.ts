@@ -11,7 +11,6 @@ import {
 } from "../config.ts";
 import { ExitError, messageOf } from "../failure.ts";
 import { tokenExpected, tokenForm } from "../http/bearer.ts";
-import { isWindows } from "../system.ts";
 import type { Host } from "./host.ts";
 
 const pathExpected = "a path without control characters";
@@ -24,10 +23,7 @@ const path = {
 } as const;
 
 /** The path of a Unix socket. Node before 24 does not refuse a longer one: it binds its start. */
-const socketForm = isWindows ? "(?!)" : String.raw`(?=[^]{1,107}$)\P{Cc}+`;
-
-/** What is expected instead of a socket's path or descriptor on Windows. */
-const noSocket = "left out on Windows";
+const socketForm = String.raw`(?=[^]{1,107}$)\P{Cc}+`;
 const socketExpected = `${pathExpected} of at most 107 characters`;
 
 const portForm = String.raw`(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])`;
@@ -52,8 +48,8 @@ export const settingTable = {
     flag: "host",
     environment: "HOST",
     defaultValue: "127.0.0.1",
-    form: /^(?:[\w.-]+|(?=.*:.*:)(?:[\w.:%-]+|\[[\w.:%-]+\]))$/,
-    expected: "a host name or an address, without a port",
+    form: /^(?:[\w.-]+|(?=.*:.*:)[\w.:%-]+)$/,
+    expected: "a host name or an address, without a port or brackets",
     meaning: "address to listen on"
   },
   port: {
@@ -69,7 +65,7 @@ export const settingTable = {
     flag: "socket",
     defaultValue: "",
     form: new RegExp(`^${socketForm}$`, "u"),
-    expected: isWindows ? noSocket : socketExpected,
+    expected: socketExpected,
     meaning:
       "Unix socket to listen on instead: under umask 022 its owner alone can connect"
   },
@@ -95,14 +91,12 @@ export const settingTable = {
   storeTlsCert: {
     ...path,
     flag: "store-tls-cert",
-    needs: "store-tls-key",
     meaning:
       "PEM file of the client certificate for a stream, read at each connection"
   },
   storeTlsKey: {
     ...path,
     flag: "store-tls-key",
-    needs: "store-tls-cert",
     meaning: "PEM file of the client's private key, read at each connection"
   },
   storeTlsCa: {
@@ -138,23 +132,19 @@ export const settingTable = {
   tlsCert: {
     ...path,
     flag: "tls-cert",
-    needs: "tls-key",
     meaning:
       "PEM file of the certificate and its chain: serves https; read again on SIGHUP"
   },
   tlsKey: {
     ...path,
     flag: "tls-key",
-    needs: "tls-cert",
     meaning: "PEM file of the certificate's private key, read again on SIGHUP"
   },
   admin: {
     flag: "admin",
     defaultValue: "",
     form: adminForm,
-    expected: isWindows
-      ? "a port or HOST:PORT"
-      : `a port, HOST:PORT, or with a / ${socketExpected}`,
+    expected: `a port, HOST:PORT, or with a / ${socketExpected}`,
     meaning: "port, HOST:PORT or Unix socket for /livez, /readyz and /metrics"
   },
   logFormat: {
@@ -202,69 +192,88 @@ export const environmentOf = (entry: Entry) =>
     ? entry.environment
     : `PLANTS_${entry.flag.toUpperCase().replaceAll("-", "_")}`;
 
-/** What a command reads its settings from. */
-export interface Input extends Pick<Host, "environment" | "pid"> {
-  /** Values by flag. */
-  readonly flags: ReadonlyMap<string, string>;
-
-  /** The flags that the command takes, and whose variables it reads. */
-  readonly allowed: readonly string[];
-}
+/** Values by flag, as Node's parseArgs returns them: true for a flag without a value. */
+export type Flags = Readonly<Record<string, string | boolean | undefined>>;
 
 /** An empty text means none. No member is a secret. */
 export type Config = ReturnType<typeof readConfig>;
 
 /**
- * Reads the settings.
+ * Reads the settings. Warns of each unknown PLANTS_ variable, which may be a slip.
  *
- * @throws ExitError with a line for each mistake: `usage` if one names a flag that is given, else
- * `config`. No line repeats a value, which may be a secret.
+ * @throws ExitError with a line for each mistake: `usage` if one begins with a flag, else `config`. No
+ * line repeats a value, which may be a secret.
  */
-export function readConfig(input: Input) {
+export function readConfig(flags: Flags, { environment, pid, log }: Host) {
+  const known = [...entries.map(environmentOf), tokenVariable];
+  for (const [name, value] of Object.entries(environment))
+    if (name.startsWith("PLANTS_") && value && !known.includes(name))
+      log("warn", `${name} is ignored: there is no such setting`);
+
+  const given = givenValues(flags, environment);
   const mistakes: string[] = [];
-  const settings = readTable(settingTable, input, mistakes);
-  const limits = readTable(limitTable, input, mistakes);
-  const isServe = input.allowed.includes("tokens");
-  if (isServe) checkToken(input, mistakes);
-  const isInherited = isServe && inheritsSocket(input, mistakes);
-  checkCompanions(input, mistakes);
+  const settings = readTable(settingTable, given, mistakes);
+  const limits = readTable(limitTable, given, mistakes);
+  const { [tokenVariable]: token, LISTEN_PID, LISTEN_FDS = "0" } = environment;
+  if (token && !tokenForm.test(token))
+    mistakes.push(`${tokenVariable} must be ${tokenExpected}`);
+
+  // A server may inherit a socket to listen on, as from systemd (sd_listen_fds(3)).
+  const isInherited = LISTEN_PID === `${pid}` && LISTEN_FDS !== "0";
+  if (isInherited && LISTEN_FDS !== "1") mistakes.push("LISTEN_FDS must be 1");
+  checkCompanions(given, mistakes);
   try {
     limitsWith(limits);
   } catch (error) {
     mistakes.push(messageOf(error));
   }
-  const { host, logRequests, store } = settings;
-  const config = {
+  if (mistakes.length > 0) {
+    const isUsage = mistakes.some((mistake) => mistake.startsWith("--"));
+    throw new ExitError(isUsage ? "usage" : "config", mistakes.join("\n"));
+  }
+  const { logRequests, store } = settings;
+  return {
     ...settings,
-
-    // An IPv6 address may be in brackets, as in a URL.
-    host: host.replace(/^\[|\]$/g, ""),
     logRequests: ["yes", "1", "true"].includes(logRequests),
     store: isStream(store) ? store : resolve(store),
     isInherited,
     limits
   };
-  if (mistakes.length === 0) return config;
-  const words = mistakes.join(" ").split(" ");
-  const isUsage = Array.from(input.flags.keys()).some((flag) =>
-    words.includes(`--${flag}`)
-  );
-  throw new ExitError(isUsage ? "usage" : "config", mistakes.join("\n"));
 }
 
 /** Whether a value of `--store` is meant as the address of a stream, be it good or bad. */
 export const isStream = (address: string) => /^(?:nats|tls):/.test(address);
 
+type Given = ReturnType<typeof givenValues>;
+
+/**
+ * Returns each value that is given, by its flag, with the flag or variable that it comes from. A flag
+ * wins over its variable, and an empty variable counts as none.
+ */
+function givenValues(flags: Flags, environment: Host["environment"]) {
+  const given = new Map<string, Record<"source" | "text", string>>();
+  for (const entry of entries) {
+    const { flag } = entry;
+    const source = environmentOf(entry);
+    const { [flag]: value } = flags;
+    const { [source]: text } = environment;
+    if (text) given.set(flag, { source, text });
+    if (value !== undefined)
+      given.set(flag, { source: `--${flag}`, text: `${value}` });
+  }
+  return given;
+}
+
 /** Reads each entry of a table. The result has the table's names: texts, and numbers in bounds. */
 const readTable = <Table extends Readonly<Record<string, Entry>>>(
   table: Table,
-  input: Input,
+  given: Given,
   mistakes: string[]
 ) =>
   Object.fromEntries(
     Object.entries(table).map(([name, entry]) => [
       name,
-      readValue(entry, input, mistakes)
+      readValue(entry, given, mistakes)
     ])
   ) as {
     readonly [Name in keyof Table]: Table[Name] extends { readonly min: number }
@@ -273,9 +282,10 @@ const readTable = <Table extends Readonly<Record<string, Entry>>>(
   };
 
 /** Returns the value of an entry. If it is bad, adds a mistake and returns the default. */
-function readValue(entry: Entry, input: Input, mistakes: string[]) {
-  const { source, text } = lookUp(entry, input);
-  if (text === undefined) return entry.defaultValue;
+function readValue(entry: Entry, given: Given, mistakes: string[]) {
+  const found = given.get(entry.flag);
+  if (!found) return entry.defaultValue;
+  const { source, text } = found;
 
   if ("form" in entry && entry.form.test(text)) return text;
 
@@ -287,58 +297,22 @@ function readValue(entry: Entry, input: Input, mistakes: string[]) {
   return entry.defaultValue;
 }
 
-/**
- * Returns the value of an entry, and the flag or variable that it comes from; undefined if neither
- * is given. A flag wins over its variable, and an empty variable counts as none.
- */
-function lookUp(entry: Entry, { flags, allowed, environment }: Input) {
-  const ofFlag = flags.get(entry.flag);
-  if (ofFlag !== undefined) return { source: `--${entry.flag}`, text: ofFlag };
-  const source = environmentOf(entry);
-  const text = allowed.includes(entry.flag) && environment[source];
-  return { source, text: text || undefined };
-}
-
-/** Whether a server inherits a socket to listen on, as from systemd (sd_listen_fds(3)). */
-function inheritsSocket({ environment, pid }: Input, mistakes: string[]) {
-  const { LISTEN_PID, LISTEN_FDS = "0" } = environment;
-  if (LISTEN_PID !== `${pid}` || LISTEN_FDS === "0") return false;
-  const expected = isWindows ? noSocket : "1";
-  if (LISTEN_FDS !== expected) mistakes.push(`LISTEN_FDS must be ${expected}`);
-  return true;
-}
-
-function checkToken({ environment }: Input, mistakes: string[]) {
-  const { [tokenVariable]: token } = environment;
-  if (token && !tokenForm.test(token))
-    mistakes.push(`${tokenVariable} must be ${tokenExpected}`);
-}
+/** The flags that need each other. */
+const companions: Readonly<Record<string, string>> = {
+  "tls-cert": "tls-key",
+  "tls-key": "tls-cert",
+  "store-tls-cert": "store-tls-key",
+  "store-tls-key": "store-tls-cert"
+};
 
 /** Checks the settings that need one another. */
-function checkCompanions(input: Input, mistakes: string[]) {
-  const hasStream = isStream(lookUp(settingTable.store, input).text ?? "");
-  const given = entries.filter(
-    (entry) => lookUp(entry, input).text !== undefined
-  );
-  for (const entry of given) {
-    const { source } = lookUp(entry, input);
-    if (entry.flag.startsWith("store-") && !hasStream)
+function checkCompanions(given: Given, mistakes: string[]) {
+  const hasStream = isStream(given.get("store")?.text ?? "");
+  for (const [flag, { source }] of given) {
+    if (flag.startsWith("store-") && !hasStream)
       mistakes.push(`${source} must be left out without a stream as --store`);
-    if ("needs" in entry && !given.some(({ flag }) => flag === entry.needs))
-      mistakes.push(`${source} must be given with --${entry.needs}`);
+    const { [flag]: companion } = companions;
+    if (companion && !given.has(companion))
+      mistakes.push(`${source} must be given with --${companion}`);
   }
-}
-
-/** Warns of all unknown PLANTS_ variables, without what they hold: each may be a slip. */
-export function warnOfUnknown({
-  environment,
-  log
-}: Pick<Host, "environment" | "log">) {
-  const known = [...entries.map(environmentOf), tokenVariable];
-  const names = Object.keys(environment).filter(
-    (name) =>
-      name.startsWith("PLANTS_") && environment[name] && !known.includes(name)
-  );
-  if (names[0])
-    log("warn", `unknown variables are ignored: ${names.join(", ")}`);
 }

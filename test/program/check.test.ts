@@ -123,7 +123,8 @@ test("check says that settings can be used, and opens neither store nor port", a
     assert.deepEqual(await run(line, environment, cwd), {
       code: 0,
       stdout: "the settings can be used\n",
-      stderr: "plant-store: unknown variables are ignored: PLANTS_TOKENS\n"
+      stderr:
+        "plant-store: PLANTS_TOKENS is ignored: there is no such setting\n"
     });
   }
   assert.deepEqual(readdirSync(cwd), []);

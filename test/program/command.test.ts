@@ -12,7 +12,6 @@ import {
   environmentOf,
   readConfig,
   settingTable,
-  warnOfUnknown,
   type Config
 } from "../../src/program/settings.ts";
 import { ExitError } from "../../src/failure.ts";
@@ -30,12 +29,7 @@ const pid = 4711;
 
 /** Reads the settings from flags, without their dashes, and variables. */
 const accepted = (flags: Texts, environment: Texts = {}): Config =>
-  readConfig({
-    flags: new Map(Object.entries(flags)),
-    allowed: entries.map(({ flag }) => flag),
-    environment,
-    pid
-  });
+  readConfig(flags, { environment, pid } as Host);
 
 /** The code and the lines of the message. */
 function refused(flags: Texts, environment: Texts = {}): readonly unknown[] {
@@ -98,9 +92,18 @@ type Form = readonly [
 const forms: readonly Form[] = [
   [
     "host",
-    "a host name or an address, without a port",
-    ["0.0.0.0", "::1", "[::1]", "localhost", "fe80::1%eth0", "a-b.example"],
-    ["[::1", "::1]", "[localhost]", "[::1]:80", "a b", "http://x", "a\0", "a:1"]
+    "a host name or an address, without a port or brackets",
+    ["0.0.0.0", "::1", "localhost", "fe80::1%eth0", "a-b.example"],
+    [
+      "[::1]",
+      "::1]",
+      "[localhost]",
+      "[::1]:80",
+      "a b",
+      "http://x",
+      "a\0",
+      "a:1"
+    ]
   ],
   [
     "port",
@@ -241,7 +244,6 @@ test("a flag and its variable are read the same, the flag wins, and an empty var
     assert.deepEqual(accepted({ [flag]: value }, bad), given, flag);
     assert.deepEqual(accepted({}, { [variable]: "" }), accepted({}));
   }
-  assert.equal(accepted({ host: "[::1]" }).host, "::1", "as in a URL");
 });
 
 /** Settings that need others: each mistake has its line. */
@@ -268,7 +270,7 @@ for (const [flags, environment, ...found] of [
   [
     { port: "1" },
     { PLANTS_MAX_BODIES: "1" },
-    78,
+    64,
     "--max-body (bodyBytesMax) must be at most --max-bodies (bodiesBytesMax)"
   ],
   [
@@ -280,7 +282,7 @@ for (const [flags, environment, ...found] of [
       LISTEN_FDS: "2"
     },
     64,
-    "HOST must be a host name or an address, without a port",
+    "HOST must be a host name or an address, without a port or brackets",
     `--port must be ${port}`,
     "--max-body must be a whole number of bytes, 1 to 16777216",
     "PLANTS_TOKEN must be a token of letters, digits and -._~+/, with = at the end only",
@@ -290,7 +292,7 @@ for (const [flags, environment, ...found] of [
     { port: "1" },
     { HOST: "a/b", PORT: "x" },
     78,
-    "HOST must be a host name or an address, without a port"
+    "HOST must be a host name or an address, without a port or brackets"
   ]
 ] as const) {
   test(`all mistakes come at once: ${inspect([flags, environment])}`, () => {
@@ -309,21 +311,21 @@ test("a socket is inherited by the process that LISTEN_PID names, and by no othe
     assert.equal(accepted({}, { ...mine, ...change }).isInherited, false);
 });
 
-test("one warning names all unknown variables, without their values", () => {
+test("a warning names each unknown variable, without its value", () => {
   const lines: string[] = [];
   const log: Host["log"] = (level, message) =>
     void lines.push(`${level} ${message}`);
-  warnOfUnknown({ environment: { PLANTS_TOKEN: "a", HOME: "/" }, log });
-  warnOfUnknown({
-    environment: {
-      PLANTS_TOKENS: "S3cret",
-      PLANTS_PORT: "S3cret",
-      PLANTS_X: ""
-    },
-    log
-  });
+  const environment = {
+    HOME: "/",
+    PLANTS_TOKEN: "a",
+    PLANTS_TOKENS: "S3cret",
+    PLANTS_PORT: "S3cret",
+    PLANTS_X: ""
+  };
+  readConfig({}, { environment, log } as unknown as Host);
   assert.deepEqual(lines, [
-    "warn unknown variables are ignored: PLANTS_TOKENS, PLANTS_PORT"
+    "warn PLANTS_TOKENS is ignored: there is no such setting",
+    "warn PLANTS_PORT is ignored: there is no such setting"
   ]);
 });
 
@@ -405,12 +407,13 @@ for (const [line, environment, expected] of [
   });
 }
 
-test("other commands than serve do not read its variables", async () => {
+test("openapi reads the settings of serve, and other commands do not", async () => {
   const environment = { PORT: "x", PLANTS_TOKEN: "a b", PLANTS_TLS_KEY: "k" };
-  const of = (line: string) => run(words(line), environment);
-  assert.equal((await of("token ci")).code, 0);
+  const of = (line: string, env = {}) => run(words(line), env);
+  assert.equal((await of("token ci", environment)).code, 0);
+  assert.equal((await of("openapi", environment)).code, 78);
   const [all, without] = await Promise.all(
-    ["openapi", "openapi --key-window 0"].map(of)
+    ["openapi", "openapi --key-window 0"].map((line) => of(line))
   );
   assert.match(all?.stdout ?? "", /"Idempotency-Key"/);
   assert.doesNotMatch(without?.stdout ?? "", /"Idempotency-Key"/);

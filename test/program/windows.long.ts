@@ -13,8 +13,6 @@ import { connect } from "node:tls";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { Fake } from "../nats/fake.ts";
 import { marksIn } from "../support/journals.ts";
-import { preload } from "../support/operator.ts";
-import { command } from "../support/package.ts";
 import { plant } from "../support/requests.ts";
 import { temporaryTls } from "../support/serving.ts";
 import { readAnswers } from "../support/exchange.ts";
@@ -45,41 +43,6 @@ test("the program runs under Wine", { skip: noWine }, () => {
     nodes.length > 0 && nodes.every(([, version]) => /^v\d/.test(version))
   );
 });
-
-test(
-  "sockets are refused by the name of the platform, by path and inherited",
-  { timeout },
-  () => {
-    const named = preload(
-      'Object.defineProperty(process, "platform", { value: "win32" });'
-    );
-    const inherits = preload(
-      "process.env.LISTEN_PID = process.pid; process.env.LISTEN_FDS = 1;"
-    );
-    for (const [args, code, message] of [
-      [
-        [program, "--socket", "a.sock", "--admin", "./b"],
-        64,
-        "plant-store: --socket must be left out on Windows\n" +
-          "plant-store: --admin must be a port or HOST:PORT\n"
-      ],
-      [
-        [...inherits, program],
-        78,
-        "plant-store: LISTEN_FDS must be left out on Windows\n"
-      ]
-    ] as const) {
-      const { status, said } = command(
-        temporaryFolder(),
-        process.execPath,
-        ...named,
-        ...args
-      );
-      assert.equal(status, code);
-      assert.equal(said, message);
-    }
-  }
-);
 
 // What depends on the version least is tested on the first one.
 for (const [node] of nodes.slice(0, 1)) {
@@ -122,7 +85,7 @@ for (const [node] of nodes.slice(0, 1)) {
       client.destroy();
       const events = eventsOf(server.stderr());
       const { admin } =
-        events.find(({ msg }) => msg.startsWith("serving ")) ??
+        events.find(({ msg }) => msg.startsWith("serving")) ??
         assert.fail("no event");
       assert.equal((await fetch(`${String(admin)}/readyz`)).status, 200);
       assert.deepEqual(
@@ -211,7 +174,7 @@ for (const [node] of nodes.slice(0, 1)) {
   });
 
   test(
-    "on Windows what is no journal, read-only or missing is refused, and named",
+    "on Windows a socket, and what is no journal, read-only or missing, is refused and named",
     { timeout },
     async () => {
       const folder = temporaryFolder();
@@ -229,6 +192,9 @@ for (const [node] of nodes.slice(0, 1)) {
         assert.ok(refused.stderr.includes(path), refused.stderr);
         assert.match(refused.stderr, reason);
       }
+      const { code, stderr } = await runs("--socket", "a.sock");
+      assert.equal(code, 69, stderr);
+      assert.match(stderr, /--socket: cannot listen: /);
     }
   );
 

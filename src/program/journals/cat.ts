@@ -6,8 +6,7 @@ import { lineBytesMax } from "../../journal/record.ts";
 import { lineChecker, noHeader } from "../../journal/recover.ts";
 import { reportError, worstOf } from "../exit.ts";
 import type { Host } from "../host.ts";
-
-type Flags = ReadonlyMap<string, unknown>;
+import type { Flags } from "../settings.ts";
 
 /**
  * Prints the plants of each file, as an opening would leave it; `-` is standard input. Damage is
@@ -85,8 +84,8 @@ async function print(
   try {
     for await (const { record } of records) {
       const members = [
-        flags.has("seq") && `"seq":${record.seq}`,
-        flags.has("at") && `"at":"${record.at}"`,
+        "seq" in flags && `"seq":${record.seq}`,
+        "at" in flags && `"at":"${record.at}"`,
         record.plant.toString("utf8", 1, record.plant.length - 1)
       ];
       lines += `{${members.filter(Boolean).join(",")}}\n`;

@@ -20,7 +20,7 @@ import {
 import { createLog } from "./log.ts";
 import { checkStore, openStore } from "../open-store.ts";
 import { readTls, readTlsPair } from "../secrets.ts";
-import { warnOfUnknown, type Config } from "../settings.ts";
+import type { Config } from "../settings.ts";
 import { watchForShutdown, type Shutdown } from "./shutdown.ts";
 import { openTokens } from "./tokens.ts";
 
@@ -28,7 +28,6 @@ import { openTokens } from "./tokens.ts";
 export async function serve(config: Config, host: Host) {
   host.log = createLog(host, config.logFormat);
   const { log } = host;
-  warnOfUnknown(host);
 
   // The first signal that comes during the start takes effect when the start is complete.
   const shutdown = watchForShutdown(host);
@@ -69,7 +68,6 @@ export async function serve(config: Config, host: Host) {
  * Reports each mistake, and resolves with the exit code of the first.
  */
 export async function check(config: Config, host: Host) {
-  warnOfUnknown(host);
   let code: number = exitCodes.done;
   const steps: readonly (() => unknown)[] = [
     () => openTokens(config, host),
