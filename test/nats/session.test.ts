@@ -17,7 +17,7 @@ import {
   varzOf,
   type Script
 } from "./fake.ts";
-import { until } from "../support/until.ts";
+import { seconds, until } from "../support/until.ts";
 
 // Hosts are tried in the order of the address.
 const { random } = Math;
@@ -124,7 +124,11 @@ describe("the servers", () => {
   test("that miss a check of many stop nothing, and a check that has no response for three intervals does", async () => {
     const { fake, opened, warnings, change } = await begin(
       {},
-      { checkMillis: 300, noProgressMillis: 200, unreachableMillis: 100 }
+      {
+        checkMillis: seconds(0.5),
+        noProgressMillis: 200,
+        unreachableMillis: 100
+      }
     );
     const store = await opened;
     assert.equal(await stores(store), true);
@@ -274,7 +278,7 @@ describe("the stream of a connection that is used", () => {
   test("without a leader is waited for, as one that is not wrong", async () => {
     const { fake, store } = await open(
       {},
-      { checkMillis: 300, noProgressMillis: 1_000 }
+      { checkMillis: seconds(0.5), noProgressMillis: 1_000 }
     );
     assert.equal(await stores(store), true);
     const away = [10008, 10118, 10194].map((code) => ({

@@ -24,7 +24,7 @@ import {
   type Answer,
   type Published
 } from "./fake.ts";
-import { until } from "../support/until.ts";
+import { seconds, until } from "../support/until.ts";
 
 const duplicate = ', "duplicate": true';
 
@@ -190,7 +190,7 @@ describe("an append", { concurrency: 8 }, () => {
     test(`is unknown at its deadline after ${what}`, async () => {
       const { fake, store } = await open(
         { onPlant: inTurn(responses) },
-        { appendMillis: 1_000, noProgressMillis: 150 }
+        { appendMillis: seconds(1.5), noProgressMillis: seconds(0.2) }
       );
       const count = responses.length === 1 ? 20 : 1;
       const outcomes = await Promise.all(
