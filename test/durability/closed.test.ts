@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import {
   appendFileSync,
+  copyFileSync,
   existsSync,
   readdirSync,
   readFileSync,
@@ -221,6 +222,15 @@ test("a start deletes no other journal's mark, no file whose name only begins as
   ]);
 });
 
+test("a journal that was replaced by its own copy leaves no mark", async () => {
+  const path = await unmarked();
+  const journal = await openJournal(path);
+  copyFileSync(path, `${path}.copy`);
+  renameSync(`${path}.copy`, path);
+  await journal.close();
+  assert.deepEqual(marksIn(dirname(path)), []);
+});
+
 test("a mark that cannot be removed is not used: the end is rewritten", async () => {
   const { path, disk, journal } = await simulated();
   await journal.append({ id: 1n, name: "Fern" });
@@ -267,6 +277,7 @@ test("a flush that fails leaves a closed journal's mark, and the next start trie
 
 test("a flush that fails without a mark is noted, for each name of the file in its folder", async () => {
   const path = await unmarked();
+  const other = await journalWith(join(dirname(path), "other.ndjson"));
   await assert.rejects(openJournal(path, { disk: unflushing }), {
     exitCode: 74,
     message:
@@ -285,7 +296,6 @@ test("a flush that fails without a mark is noted, for each name of the file in i
       assert.match(stderr, /a flush of it failed/);
     }
   }
-  const other = await journalWith(join(dirname(path), "other.ndjson"));
   assert.equal((await run(["verify", other])).code, 0, "it is not noted");
 });
 
