@@ -7,18 +7,14 @@ import { closeSync } from "node:fs";
 import { isatty } from "node:tty";
 import type { Host } from "./program/host.ts";
 
-/**
- * Whether a SIGHUP came before `serve` listens to it. It would end the process: so this file listens
- * before it imports another one. Other commands end, as at a closed terminal.
- */
-let hasHungUp = false;
+// A SIGHUP before `serve` listens to it would end the process: so this file listens before it imports
+// another one. Nothing is lost, because the start reads all files later. Other commands end, as at a
+// closed terminal.
 const [, , command = "serve"] = process.argv;
 if (command === "serve" || command.startsWith("-"))
-  process.on("SIGHUP", () => {
-    hasHungUp = true;
-  });
+  process.on("SIGHUP", () => undefined);
 
-const { stdout, stderr } = process;
+const { cpuUsage, exit, memoryUsage, pid, stderr, stdout, version } = process;
 
 /** The standard streams that are terminals: none under nohup. */
 const terminals = [0, 1, 2].filter(isatty);
@@ -27,28 +23,20 @@ const closedTerminals = () => terminals.filter((fd) => !isatty(fd));
 const host: Host = {
   args: process.argv.slice(2),
   environment: process.env,
-  pid: process.pid,
+  pid,
+  version,
+  cpuUsage,
+  memoryUsage,
+  exit,
   isHungUp: () => closedTerminals().length > 0,
   stdin: () => process.stdin,
   print: (line) => write("stdout", line),
   printError: (line) => write("stderr", line),
-  warn,
-  log: (_, message) => host.warn(message),
+  log: () => undefined,
   logged: new Set(),
   stderr,
-  nodeVersion: process.version,
-  cpuUsage: () => process.cpuUsage(),
-  residentBytes: () => process.memoryUsage.rss(),
-  onSignal(signal, listener) {
-    process.on(signal, listener);
-    if (signal === "SIGHUP" && hasHungUp) listener();
-  },
-  exit: (code) => process.exit(code)
+  onSignal: (signal, listener) => void process.on(signal, listener)
 };
-
-function warn(message: string) {
-  stderr.write(`plant-store: ${message}\n`);
-}
 
 /**
  * Writes a line in two parts. If a file takes a part of the bytes only, as on a full disk, Node
@@ -84,21 +72,22 @@ void start();
 /** Loads the other files and runs them: an older Node lacks a function that some of them import. */
 async function start() {
   const { exitCodes } = await import("./failure.ts");
-  const { node: version } = process.versions;
-  const [major = 0, minor = 0] = version.split(".").map(Number);
+  const { internalErrorMessage, printable } = await import("./program/exit.ts");
+  host.log = (_, message) =>
+    void stderr.write(`plant-store: ${printable(message)}\n`);
+  const { node } = process.versions;
+  const [major = 0, minor = 0] = node.split(".").map(Number);
   if (major < 20 || (major === 20 && minor < 19)) {
-    warn(`this is Node ${version}; expected 20.19 or later`);
+    host.log("error", `this is Node ${node}; expected 20.19 or later`);
     process.exitCode = exitCodes.config;
     return;
   }
 
   // A program that runs out of work before `run` resolves has not succeeded.
   process.exitCode = exitCodes.internal;
-  const { internalErrorMessage, printable } = await import("./program/exit.ts");
-  host.warn = (message) => warn(printable(message));
   process.on("uncaughtException", (error) => {
     host.log("error", internalErrorMessage(error));
-    process.exit(exitCodes.internal);
+    exit(exitCodes.internal);
   });
 
   const { run } = await import("./program/run.ts");
@@ -107,5 +96,5 @@ async function start() {
 
   // All output for stdout is written. Neither a reader that does not read stderr, nor the channel
   // of a worker of node:cluster to its primary, delays the end any longer.
-  setTimeout(() => process.exit(code), 1_000).unref();
+  setTimeout(() => exit(code), 1_000).unref();
 }

@@ -29,27 +29,22 @@ export interface Store
   rotate?: Journal["rotate"];
 }
 
-/** Opens the store. @throws JournalError, ExitError */
+/** Opens the store; a stream reads its files at each connection. @throws JournalError, ExitError */
 export async function openStore(config: Config, host: Host): Promise<Store> {
-  if (isStream(config.store)) return openStream(config, host);
-  return openJournal(config.store, {
-    limits: config.limits,
-    warn: (message) => host.log("warn", message)
-  });
-}
+  const { limits, store, storeAppendMillis, storeHandshakeMillis } = config;
+  const warn = (message: string) => host.log("warn", message);
+  if (!isStream(store)) return openJournal(store, { limits, warn });
 
-/** Opens a stream by the settings. Reads its files at each connection. */
-async function openStream(config: Config, host: Host) {
   // Loaded on demand: a server with a journal never does.
   const { openNats } = await import("../nats/nats.ts");
-  return openNats(config.store, {
-    warn: (message) => host.log("warn", message),
+  return openNats(store, {
+    warn,
 
     // The other limits are the journal's: a stream has its own.
-    keys: config.limits.keysBytesMax > 0,
+    keys: limits.keysBytesMax > 0,
     limits: {
-      appendMillis: config.storeAppendMillis,
-      handshakeMillis: config.storeHandshakeMillis
+      appendMillis: storeAppendMillis,
+      handshakeMillis: storeHandshakeMillis
     },
     ...streamSecrets(config, host)
   });
@@ -77,9 +72,7 @@ const streamSecrets = (
       ? undefined
       : readCredentialsFile(storeCredentials, host),
   tls: () => ({
-    ...(storeTlsCert &&
-      storeTlsKey &&
-      readTlsPair(storeTlsCert, storeTlsKey, host)),
+    ...(storeTlsCert && readTlsPair(storeTlsCert, storeTlsKey, host)),
     ...(storeTlsCa && {
       ca: readCertificates("TLS authority", storeTlsCa, host)
     })

@@ -47,9 +47,9 @@ export function readTlsPair(certPath: string, keyPath: string, host: Host) {
   return { cert, key, notAfter: new Date(leaf.validTo) };
 }
 
-/** Reads the server's certificate and key, if it has both: `check` goes on after a mistake. */
+/** Reads the server's certificate and key, if it has them. */
 export const readTls = ({ tlsCert, tlsKey }: Config, host: Host) =>
-  tlsCert && tlsKey ? readTlsPair(tlsCert, tlsKey, host) : undefined;
+  tlsCert ? readTlsPair(tlsCert, tlsKey, host) : undefined;
 
 /** Reads the credentials of a stream. @throws ExitError that names the file */
 export const readCredentialsFile = (path: string, host: Host) =>

@@ -201,8 +201,8 @@ export type Config = ReturnType<typeof readConfig>;
 /**
  * Reads the settings. Warns of each unknown PLANTS_ variable, which may be a slip.
  *
- * @throws ExitError with a line for each mistake: `usage` if one begins with a flag, else `config`. No
- * line repeats a value, which may be a secret.
+ * @throws ExitError with a line for each mistake: `usage` if one begins with a flag that is given, else `config`.
+ * No line repeats a value, which may be a secret.
  */
 export function readConfig(flags: Flags, { environment, pid, log }: Host) {
   const known = [...entries.map(environmentOf), tokenVariable];
@@ -228,7 +228,9 @@ export function readConfig(flags: Flags, { environment, pid, log }: Host) {
     mistakes.push(messageOf(error));
   }
   if (mistakes.length > 0) {
-    const isUsage = mistakes.some((mistake) => mistake.startsWith("--"));
+    const isUsage = Object.keys(flags).some((flag) =>
+      mistakes.some((mistake) => mistake.startsWith(`--${flag} `))
+    );
     throw new ExitError(isUsage ? "usage" : "config", mistakes.join("\n"));
   }
   const { logRequests, store } = settings;

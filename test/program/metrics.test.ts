@@ -164,13 +164,13 @@ function freshMetrics() {
   });
   const health = { state: "ready", notReadyReason: () => undefined };
   const host = {
-    nodeVersion: "v1",
+    version: "v1",
     cpuUsage: () => ({ user: 1e6, system: 5e5 }),
-    residentBytes: () => 1
+    memoryUsage: { rss: () => 1 }
   };
   const metrics = createMetrics({
     store: store as unknown as Store,
-    host: host as Host,
+    host: host as unknown as Host,
     health,
     secrets: { tls: undefined, isLoaded: true, loadedAt: 0 }
   });
@@ -244,9 +244,10 @@ test("the metrics of the process and of the versions are true, and each has its 
 
 test("a metric that cannot be read is left out, and the scrape is no end of the process", async () => {
   // As without /proc, or without a descriptor for /proc/self/stat.
-  const residentBytes = (): number =>
-    assert.fail("ENOENT: process.memoryUsage.rss");
-  const server = await startWithAdmin({ host: { residentBytes } });
+  const memoryUsage = {
+    rss: () => assert.fail("ENOENT: process.memoryUsage.rss")
+  } as unknown as Host["memoryUsage"];
+  const server = await startWithAdmin({ host: { memoryUsage } });
   const metrics = await metricsOf(server);
   assert.equal(metrics.has("process_resident_memory_bytes"), false);
   assert.ok(

@@ -5,7 +5,6 @@ import { once } from "node:events";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { ExitError } from "../../src/failure.ts";
 import type { Host } from "../../src/program/host.ts";
 import { begin } from "../support/in-process.ts";
 import { fern, journalWith } from "../support/journals.ts";
@@ -88,7 +87,9 @@ async function printing(command: string, print: Host["print"]) {
 }
 
 const refuse: Host["print"] = () =>
-  Promise.reject(new ExitError("failed", "cannot write to stdout: ENOSPC"));
+  Promise.reject(
+    Object.assign(new Error("cannot write to stdout: ENOSPC"), { errno: -28 })
+  );
 
 for (const [command, status] of commands) {
   test(`${command} ends with 74 and says why if stdout takes nothing, with ${status} if its reader goes away`, async () => {
@@ -174,7 +175,7 @@ test(
         stdio: ["ignore", "ignore", "pipe"]
       })
     );
-    await logged(running, "serving ");
+    await logged(running, "serving");
     assert.equal(await post({ socketPath: join(cwd, "s") }), 401);
     assert.equal(await running.end(), 0);
     assert.match(

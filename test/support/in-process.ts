@@ -46,8 +46,6 @@ export function begin(
       done();
     }
   });
-  const warn = (message: string): void =>
-    void stderr.write(`plant-store: ${message}\n`);
   process.chdir(cwd);
   void runProgram({
     args,
@@ -60,15 +58,14 @@ export function begin(
       return "written";
     },
     printError: async (line) => running.add("stderr", `${line}\n`),
-    warn,
-    log: (_, message) => warn(message),
+    log: (_, message) => void stderr.write(`plant-store: ${message}\n`),
     logged: new Set(),
     stderr: Object.assign(stderr, {
       isTTY: false
     }) as unknown as Host["stderr"],
-    nodeVersion: process.version,
-    cpuUsage: () => process.cpuUsage(),
-    residentBytes: () => process.memoryUsage.rss(),
+    version: process.version,
+    cpuUsage: process.cpuUsage,
+    memoryUsage: process.memoryUsage,
     onSignal: (name, listener) => void signals.on(name, listener),
     exit: (code) => assert.fail(`the process would end at once, with ${code}`),
     ...host

@@ -6,7 +6,8 @@ import { dirname } from "node:path";
 import { ExitError, messageOf } from "../../failure.ts";
 import { mayListenOn } from "../../journal/sockets.ts";
 import { isWindows } from "../../system.ts";
-import type { Log } from "../host.ts";
+import { reportEach } from "../exit.ts";
+import type { Host, Log } from "../host.ts";
 import { adminForm, type Config } from "../settings.ts";
 
 /** The options of `listen`. */
@@ -77,18 +78,19 @@ export async function listen(server: Server, at: Address, log: Log) {
   };
 }
 
-/** Returns the addresses of both listeners. */
-export const addressesOf = (config: Config) =>
-  [addressOf(config), adminAddressOf(config)].filter((at) => at !== undefined);
-
-/** Checks the path of a Unix socket without listening. @throws ExitError as `listen` does */
-export function checkAddress(at: Address) {
-  try {
-    if (at.path !== undefined) isSocketAt(at.path);
-  } catch (error) {
-    throw cannotListen(at, error);
-  }
-}
+/** Reports the paths at which no Unix socket can be made, without listening. Resolves with the exit code. */
+export const checkAddresses = (config: Config, host: Host) =>
+  reportEach(
+    [addressOf(config), adminAddressOf(config)],
+    (at) => {
+      try {
+        if (at?.path) isSocketAt(at.path);
+      } catch (error) {
+        throw at ? cannotListen(at, error) : error;
+      }
+    },
+    host
+  );
 
 const cannotListen = ({ fd, source }: Address, error: unknown) =>
   new ExitError(

@@ -152,7 +152,7 @@ export const metricTable = {
   plant_store_build_info: [
     "gauge",
     "1, with the versions of program and Node",
-    (_, { host }) => `{version="${version}",node="${host.nodeVersion}"} 1`
+    (_, { host }) => `{version="${version}",node="${host.version}"} 1`
   ],
   process_cpu_seconds_total: [
     "counter",
@@ -165,7 +165,7 @@ export const metricTable = {
   process_resident_memory_bytes: [
     "gauge",
     "resident memory",
-    (_, { host }) => host.residentBytes()
+    (_, { host }) => host.memoryUsage.rss()
   ],
   process_start_time_seconds: [
     "gauge",

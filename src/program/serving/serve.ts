@@ -1,20 +1,19 @@
 /** `serve`: the start, reloads and the shutdown. */
 import { setTimeout as pause } from "node:timers/promises";
 import { createPlantServer } from "../../index.ts";
-import { messageOf, exitCodes } from "../../failure.ts";
+import { messageOf } from "../../failure.ts";
 import { isWindows } from "../../system.ts";
 import { createAccessLog } from "./access-log.ts";
-import { internalErrorMessage, reportError } from "../exit.ts";
+import { internalErrorMessage, reportEach } from "../exit.ts";
 import { watchHealth } from "./health.ts";
 import { version } from "../../config.ts";
 import { isFull } from "../../journal/journal.ts";
 import type { Host, Log } from "../host.ts";
 import {
-  addressesOf,
   addressOf,
   adminAddressOf,
   announcement,
-  checkAddress,
+  checkAddresses,
   listen
 } from "./listen.ts";
 import { createLog } from "./log.ts";
@@ -31,10 +30,14 @@ export async function serve(config: Config, host: Host) {
 
   // The first signal that comes during the start takes effect when the start is complete.
   const shutdown = watchForShutdown(host);
+
+  // A terminal that is closed by now has sent its SIGHUP before this listens.
+  const hungUp = "the terminal is closed";
+  if (host.isHungUp()) shutdown.request(hungUp);
   const starting = start(config, host, shutdown);
   if (!isWindows)
     host.onSignal("SIGHUP", () => {
-      if (host.isHungUp()) shutdown.request("the terminal is closed");
+      if (host.isHungUp()) shutdown.request(hungUp);
       else
         starting.then(
           (running) => {
@@ -65,23 +68,11 @@ export async function serve(config: Config, host: Host) {
 
 /**
  * Checks settings, secret files and paths as `serve` does, and opens neither store nor port.
- * Reports each mistake, and resolves with the exit code of the first.
+ * Reports each mistake, and resolves with the exit code of the worst.
  */
 export async function check(config: Config, host: Host) {
-  let code: number = exitCodes.done;
-  const steps: readonly (() => unknown)[] = [
-    () => openTokens(config, host),
-    () => readTls(config, host),
-    ...addressesOf(config).map((at) => () => checkAddress(at)),
-    () => checkStore(config, host)
-  ];
-  for (const step of steps)
-    try {
-      await step();
-    } catch (error) {
-      const ofStep = reportError(error, host);
-      code ||= ofStep;
-    }
+  const steps = [openTokens, readTls, checkAddresses, checkStore];
+  const code = await reportEach(steps, (step) => step(config, host), host);
   return code || host.print("the settings can be used");
 }
 

@@ -1,13 +1,13 @@
 /** When the server shuts down, and with which exit code: signals, and a journal that fails. */
 import { isWindows } from "../../system.ts";
 import { exitCodes } from "../../failure.ts";
-import type { Host, Signal } from "../host.ts";
+import type { Host } from "../host.ts";
 
 /** Time within which the same signal is a repetition: npm sends its child each Ctrl-C again. */
 const repetitionMillis = 1_000;
 
 /** On Windows SIGHUP says that the console is being closed. SIGBREAK is Ctrl-Break there. */
-const signals: readonly Signal[] = isWindows
+const signals: readonly NodeJS.Signals[] = isWindows
   ? ["SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK"]
   : ["SIGTERM", "SIGINT"];
 
@@ -16,7 +16,8 @@ export type Shutdown = ReturnType<typeof watchForShutdown>;
 /** Listens to signals from now on. */
 export function watchForShutdown(host: Host) {
   let resolveReason: (reason: string) => void = () => undefined;
-  let first: { readonly signal: Signal; readonly at: number } | undefined;
+  let first:
+    { readonly signal: NodeJS.Signals; readonly at: number } | undefined;
   for (const signal of signals)
     host.onSignal(signal, () => {
       // Monotonic: nobody sets this clock.
