@@ -40,23 +40,9 @@ export interface Host extends Pick<
   onSignal(signal: NodeJS.Signals, listener: () => void): void;
 }
 
-/** Logs an event in one sentence; its parts are in the fields, for programs. */
+/** Logs an event. What its message does not say is in the fields, by their names in pino's logs. */
 export type Log = (
   level: "info" | "warn" | "error",
   msg: string,
-  fields?: LogFields
+  fields?: Readonly<Record<string, unknown>>
 ) => void;
-
-/** Parts of an event, by their names in pino's logs. A line of text shows those that are named here. */
-export interface LogFields {
-  readonly seq?: number | undefined;
-
-  /** Milliseconds. */
-  readonly responseTime?: number | undefined;
-  readonly req?: {
-    readonly remoteAddress?: string | undefined;
-    readonly [name: string]: unknown;
-  };
-  readonly reqId?: string | undefined;
-  readonly [name: string]: unknown;
-}

@@ -199,17 +199,12 @@ export type Flags = Readonly<Record<string, string | boolean | undefined>>;
 export type Config = ReturnType<typeof readConfig>;
 
 /**
- * Reads the settings. Warns of each unknown PLANTS_ variable, which may be a slip.
+ * Reads the settings.
  *
- * @throws ExitError with a line for each mistake: `usage` if one begins with a flag that is given, else `config`.
- * No line repeats a value, which may be a secret.
+ * @throws ExitError with a line for each mistake: `usage` if one names a flag that is given, else
+ * `config`. No line repeats a value, which may be a secret.
  */
-export function readConfig(flags: Flags, { environment, pid, log }: Host) {
-  const known = [...entries.map(environmentOf), tokenVariable];
-  for (const [name, value] of Object.entries(environment))
-    if (name.startsWith("PLANTS_") && value && !known.includes(name))
-      log("warn", `${name} is ignored: there is no such setting`);
-
+export function readConfig(flags: Flags, { environment, pid }: Host) {
   const given = givenValues(flags, environment);
   const mistakes: string[] = [];
   const settings = readTable(settingTable, given, mistakes);
@@ -228,8 +223,9 @@ export function readConfig(flags: Flags, { environment, pid, log }: Host) {
     mistakes.push(messageOf(error));
   }
   if (mistakes.length > 0) {
+    const words = mistakes.join(" ").split(" ");
     const isUsage = Object.keys(flags).some((flag) =>
-      mistakes.some((mistake) => mistake.startsWith(`--${flag} `))
+      words.includes(`--${flag}`)
     );
     throw new ExitError(isUsage ? "usage" : "config", mistakes.join("\n"));
   }
@@ -241,6 +237,14 @@ export function readConfig(flags: Flags, { environment, pid, log }: Host) {
     isInherited,
     limits
   };
+}
+
+/** Warns of each unknown PLANTS_ variable, which may be a slip. */
+export function warnOfUnknown({ environment, log }: Host) {
+  const known = [...entries.map(environmentOf), tokenVariable];
+  for (const [name, value] of Object.entries(environment))
+    if (name.startsWith("PLANTS_") && value && !known.includes(name))
+      log("warn", `${name} is ignored: there is no such setting`);
 }
 
 /** Whether a value of `--store` is meant as the address of a stream, be it good or bad. */

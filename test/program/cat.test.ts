@@ -135,11 +135,16 @@ test("cat ends quietly, without reading on, when its reader has gone", async () 
     text += record(seq, text.length, '{"id":1,"name":"x"}');
   // Neither the damage at its end is met, nor the next file, which is missing.
   writeFileSync(join(cwd, "damaged"), `${text}x\n`);
-  const print = (): Promise<"closed"> => Promise.resolve("closed");
+  let prints = 0;
+  const print = (): Promise<"closed"> => {
+    prints++;
+    return Promise.resolve("closed");
+  };
   const options = { cwd, host: { print } };
   const running = begin(["cat", "damaged", "none"], {}, options);
   assert.equal(await running.ended, 0);
   assert.equal(running.stderr(), "");
+  assert.equal(prints, 1);
   const { code: damaged, stdout } = await run(["cat", "damaged"], {}, cwd);
   assert.equal(damaged, 65, "the control");
   assert.equal(stdout, '{"id":1,"name":"x"}\n'.repeat(20_000), "the control");

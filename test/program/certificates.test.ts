@@ -271,11 +271,8 @@ test("the end of the certificate is logged, and is a metric", async () => {
   assert.equal(await server.end(), 0);
   const ends = server
     .events()
-    .flatMap(({ notAfter, msg }) =>
-      typeof notAfter === "string" &&
-      msg.endsWith(`, certificate until ${notAfter}`)
-        ? [notAfter]
-        : []
+    .flatMap(({ notAfter }) =>
+      typeof notAfter === "string" ? [notAfter] : []
     );
   assert.equal(ends.length, 2, "at the start and at the reload");
   assert.ok(
@@ -347,8 +344,7 @@ test(
     assert.equal(await server.end(), 0);
     assert.doesNotMatch(server.stderr(), /stay/);
     assert.equal(
-      server.events().filter(({ msg }) => msg.startsWith("tokens reloaded: "))
-        .length,
+      server.events().filter(({ msg }) => msg === "tokens reloaded").length,
       rounds,
       "without the old certificate's end"
     );
@@ -366,6 +362,7 @@ test("a server beyond loopback without TLS warns once", async () => {
     ["0.0.0.0", [], warning],
     ["0.0.0.0", args, /^$/],
     ["127.0.0.2", [], /^$/],
+    ["LOCALHOST", [], /^$/],
     ["::ffff:127.0.0.1", [], /^$/],
     ["::1", [], /^$/]
   ] as const) {

@@ -12,6 +12,7 @@ import {
   environmentOf,
   readConfig,
   settingTable,
+  warnOfUnknown,
   type Config
 } from "../../src/program/settings.ts";
 import { ExitError } from "../../src/failure.ts";
@@ -274,6 +275,12 @@ for (const [flags, environment, ...found] of [
     "--max-body (bodyBytesMax) must be at most --max-bodies (bodiesBytesMax)"
   ],
   [
+    { "max-bodies": "1" },
+    {},
+    64,
+    "--max-body (bodyBytesMax) must be at most --max-bodies (bodiesBytesMax)"
+  ],
+  [
     { "port": "x", "max-body": "0" },
     {
       HOST: "a/b",
@@ -322,7 +329,7 @@ test("a warning names each unknown variable, without its value", () => {
     PLANTS_PORT: "S3cret",
     PLANTS_X: ""
   };
-  readConfig({}, { environment, log } as unknown as Host);
+  warnOfUnknown({ environment, log } as unknown as Host);
   assert.deepEqual(lines, [
     "warn PLANTS_TOKENS is ignored: there is no such setting",
     "warn PLANTS_PORT is ignored: there is no such setting"

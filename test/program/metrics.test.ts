@@ -13,6 +13,7 @@ import {
   metricTable
 } from "../../src/program/serving/metrics.ts";
 import type { Store } from "../../src/program/open-store.ts";
+import type { Secrets } from "../../src/program/serving/tokens.ts";
 import { startWithAdmin } from "../support/in-process.ts";
 import {
   adminOf,
@@ -172,7 +173,7 @@ function freshMetrics() {
     store: store as unknown as Store,
     host: host as unknown as Host,
     health,
-    secrets: { tls: undefined, isLoaded: true, loadedAt: 0 }
+    secrets: { tls: undefined, isLoaded: true, loadedAt: 0 } as Secrets
   });
   const samples = () =>
     new Map(

@@ -73,7 +73,7 @@ test("a journal that is moved without a rotation ends the server with 503, also 
   await logged(server, "draining: the journal has failed");
   assert.equal(await readyOf(server), "503 draining: the journal has failed");
   assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
-  await hangUp(server, "not rotated: draining: the journal has failed");
+  await hangUp(server, "not rotated: expected a server that is ready");
   assert.deepEqual(await finish(socket), [503]);
   assert.equal(await server.ended, 74);
   assert.match(
@@ -123,7 +123,7 @@ test("each part of a SIGHUP does its work, whatever becomes of the others", asyn
     new RegExp(
       "^plant-store: tokens file tokens: line 1: .*; the old " +
         "tokens stay\nplant-store: rotated: now writing to .*/plants\\.ndjson\n" +
-        "plant-store: tokens reloaded: PLANTS_TOKEN, alice\n" +
+        "plant-store: tokens reloaded\n" +
         "plant-store: .*plants\\.ndjson: is not a regular file; still writing to the old file\n$"
     )
   );
@@ -221,7 +221,7 @@ test(
 
     // The torn end can be copied, the end to rewrite cannot.
     const first = startLimited(cwd, torn.length + 1);
-    await logged(first, "it cannot start until there is space");
+    await logged(first, "tried again until there is space");
     assert.equal(await first.end(), 74);
     assert.equal(
       readFileSync(join(cwd, "plants.ndjson"), "utf8"),
@@ -229,7 +229,7 @@ test(
     );
 
     const second = startLimited(cwd, torn.length + 1);
-    await logged(second, "it cannot start until there is space");
+    await logged(second, "tried again until there is space");
     limitFiles(second.process.pid, "unlimited");
     await second.listening();
     assert.equal(await statusOf(second), 200);
@@ -253,7 +253,7 @@ test(
     const server = await startProcess({ cwd });
     limitFiles(server.process.pid, 10);
     renameSync(path, `${path}.1`);
-    await hangUp(server, "it is not rotated until there is space");
+    await hangUp(server, "tried again until there is space");
     limitFiles(server.process.pid, "unlimited");
     await logged(server, `rotated: now writing to ${path}`);
     assert.equal(await statusOf(server), 200);

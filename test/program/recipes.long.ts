@@ -349,7 +349,7 @@ test(
     });
     assert.match(
       stdout,
-      /^another line\n\d{4}-\d\d-\d\dT[\d:]+Z 30 serving http:.*\n/
+      /^another line\n\d{4}-\d\d-\d\dT[\d:]+Z 30 serving \{.*"url":"http:.*\n/
     );
   }
 );

@@ -71,9 +71,9 @@ test("the curl line works on a Unix socket and with a base path, with odd charac
     server.stdout().split("\n")[0],
     `plant-store listening on unix:${socket}`
   );
-  const url = `unix:${socket}:/a&b($c)/plants`;
-  assert.ok(
-    server.events().some(({ msg }) => msg.startsWith(`serving ${url},`))
+  assert.equal(
+    server.events().find(({ msg }) => msg === "serving")?.["url"],
+    "http://localhost/a&b($c)/plants"
   );
 });
 
@@ -177,10 +177,10 @@ test("SIGHUP reads the tokens again, and keeps the old ones and logs why if it r
     .filter(({ res }) => !res)
     .map(({ level, msg }) => `${level} ${msg}`);
   assert.deepEqual(
-    lines.filter((line) => !/^30 (?:serving|draining|ended)/.test(line)),
+    lines.filter((line) => !/^30 (?:serving|draining|ended|not r)/.test(line)),
     [
       `30 tokens file ${tokens}: others can read it, mode 644`,
-      "30 tokens reloaded: PLANTS_TOKEN, alice",
+      "30 tokens reloaded",
       `40 tokens file ${tokens}: line 2: expected NAME sha256:HEX with 64 lower-case digits, not those of an empty token; the old tokens stay`,
       `40 tokens file ${tokens}: expected that group and others cannot write it, found mode 664; ` +
         "the old tokens stay"

@@ -205,7 +205,7 @@ test("the commands for TLS make a pair that the server serves, and those of a re
     { RENEWED_LINEAGE: renewed, PID: `${server.process.pid}` }
   );
   assert.equal(renewal.status, 0, renewal.stderr);
-  await logged(server, "certificate until");
+  await logged(server, "certificate and key reloaded");
   const shown = shell(
     `openssl s_client -connect 127.0.0.1:${server.port} < /dev/null | openssl x509`,
     folder

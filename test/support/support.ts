@@ -89,7 +89,7 @@ export const eventsOf = (stderr: string): LogEvent[] =>
 export const complaintsOf = (stderr: string): string =>
   stderr.replace(/^\{.*\}\n/gm, (line) => {
     const { msg, res, leftOut } = JSON.parse(line) as LogEvent;
-    const isUsual = /^(?:serving|reloaded|draining|ended)\b/.test(msg);
+    const isUsual = /^(?:serving|reloaded|draining|ended,)/.test(msg);
     return isUsual || res !== undefined || leftOut !== undefined
       ? ""
       : `plant-store: ${msg}\n`;
@@ -159,7 +159,7 @@ export class Running {
     return this.until(
       () =>
         this.stdout().includes("\n") &&
-        this.events().some(({ msg }) => msg.startsWith("serving ")),
+        this.events().some(({ msg }) => msg.startsWith("serving")),
       "it listens"
     );
   }

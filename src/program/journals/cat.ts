@@ -27,7 +27,7 @@ export const cat = (files: readonly string[], flags: Flags, host: Host) =>
 
 /**
  * Yields the lines of a stream as they come: one journal, or several. They end in LF alone, as in a
- * file. A line that is too long comes in pieces, each of which is a bad line.
+ * file. Of a line that is too long nothing is kept.
  *
  * A stream without a line is damaged: gzip prints nothing of a file that is lost.
  */
@@ -37,11 +37,15 @@ async function* linesOfStream(
   const check = lineChecker({ areJoined: true });
   let offset = 0;
   let unfinished = "";
+  let droppedBytes = 0;
   const next = (latin1: string, lineFeed: "" | "\n") => {
-    const text = Buffer.from(latin1, "latin1");
-    const lf = offset + text.length;
+    const length = droppedBytes + latin1.length;
+    const text =
+      length < lineBytesMax ? Buffer.from(latin1, "latin1") : undefined;
+    const lf = offset + length;
     const line = lineAt(offset, lf, lf + lineFeed.length, text);
     offset = line.end;
+    droppedBytes = 0;
     return { ...line, problem: check(line) };
   };
   for await (const chunk of input.setEncoding("latin1")) {
@@ -51,10 +55,10 @@ async function* linesOfStream(
     unfinished = lines.pop() ?? "";
     for (const line of lines) yield next(line, "\n");
     if (unfinished.length < lineBytesMax) continue;
-    yield next(unfinished, "");
+    droppedBytes += unfinished.length;
     unfinished = "";
   }
-  if (unfinished !== "") yield next(unfinished, "");
+  if (unfinished !== "" || droppedBytes > 0) yield next(unfinished, "");
   if (offset === 0) yield { offset, problem: noHeader };
 }
 
@@ -74,8 +78,9 @@ async function print(
       ];
       block += `${block && "\n"}{${members.filter(Boolean).join(",")}}`;
       if (block.length < blockBytes) continue;
-      if ((await host.print(block)) === "closed") return "closed";
+      const full = block;
       block = "";
+      if ((await host.print(full)) === "closed") return "closed";
     }
   } finally {
     // An error is reported after the plants before it.

@@ -4,7 +4,7 @@ import { subscribe } from "node:diagnostics_channel";
 import type { IncomingMessage, Server } from "node:http";
 import type { Socket } from "node:net";
 import type { ResponseListener } from "../../index.ts";
-import type { Log, LogFields } from "../host.ts";
+import type { Log } from "../host.ts";
 import type { Config } from "../settings.ts";
 import type { Tokens } from "./tokens.ts";
 
@@ -27,7 +27,10 @@ export function createAccessLog(
   const onResponse: ResponseListener = (summary, socket, response) => {
     const { status, error, message, replayed, receipt } = summary;
     const request = response?.req;
-    const clientId = request && idOf(request);
+
+    // An id that a client or a proxy has given to its request; a malformed one is ignored.
+    const [clientId] =
+      idForm.exec(`${request?.headers["x-request-id"] ?? ""}`) ?? [];
     if (status < 400 && !logRequests && clientId === undefined) return;
 
     const token = tokens.nameOf(request?.headers.authorization);
@@ -41,11 +44,10 @@ export function createAccessLog(
 
     const method = request?.method;
     const url = token && pathOf(request);
-    const reason = message?.replace(/\.$/, "");
-    const words = [method, url, status, token && `by ${token}`, reason];
     const { remoteAddress, remotePort } = socket;
     const startedAt = request && startTimes?.get(request);
-    log(levelOf(status), words.filter(Boolean).join(" "), {
+    const level = status < 400 ? "info" : status < 500 ? "warn" : "error";
+    log(level, message ?? "request completed", {
       reqId: request && reqId,
       req: { method, url, remoteAddress, remotePort },
       res: { statusCode: status },
@@ -53,7 +55,7 @@ export function createAccessLog(
       token,
       replayed,
       ...receipt,
-      err: error && { type: "ApiError", code: error, message }
+      err: error && { type: "ApiError", code: error }
     });
   };
   return {
@@ -61,8 +63,9 @@ export function createAccessLog(
 
     /** Logs a server's connections that get no response. */
     watch: (server: Server) =>
-      watchConnections(server, (message, fields) => {
-        if (mayLog()) log("warn", message, fields);
+      watchConnections(server, (message, { remoteAddress, remotePort }) => {
+        if (mayLog())
+          log("warn", message, { req: { remoteAddress, remotePort } });
       }),
     reportSkipped
   };
@@ -78,11 +81,9 @@ function boundFailures(log: Log, failedLinesMax: number) {
     const leftOut = failed - failedLinesMax;
     failed = 0;
     if (leftOut > 0)
-      log(
-        "warn",
-        `${leftOut} more failed requests and connections are not shown`,
-        { leftOut }
-      );
+      log("warn", "more failed requests and connections are not shown", {
+        leftOut
+      });
   };
   return {
     reportSkipped,
@@ -98,21 +99,15 @@ function boundFailures(log: Log, failedLinesMax: number) {
 /** Reports connections over the limit, and failed TLS handshakes. */
 function watchConnections(
   server: Server,
-  report: (message: string, fields: LogFields) => void
+  report: (message: string, from: Peer) => void
 ) {
-  const fieldsOf = ({ remoteAddress, remotePort }: Peer = {}) => ({
-    req: { remoteAddress, remotePort }
-  });
-  server.on("drop", (from) =>
-    report(
-      `a connection is refused: ${server.maxConnections} are open`,
-      fieldsOf(from)
-    )
+  server.on("drop", (from = {}) =>
+    report(`a connection is refused: ${server.maxConnections} are open`, from)
   );
   server.on("tlsClientError", (error: Error, socket: Socket) => {
     // Without a reason of OpenSSL's the client has gone away.
     if ("reason" in error)
-      report(`the TLS handshake failed: ${error.reason}`, fieldsOf(socket));
+      report(`the TLS handshake failed: ${error.reason}`, socket);
   });
 }
 
@@ -126,19 +121,14 @@ function watchStartTimes() {
   return startTimes;
 }
 
-const levelOf = (status: number) =>
-  status < 400 ? "info" : status < 500 ? "warn" : "error";
-
 /** Returns the start of the path, without origin and query: these may hold secrets. */
 const pathOf = (request?: IncomingMessage) =>
   request?.url?.replace(besidesPath, "").slice(0, urlCharactersMax);
 
-const besidesPath = new RegExp("^[^/?#]*://[^/?#]*|[?#].*$", "gs");
+const besidesPath = /^[^/?#]*:\/\/[^/?#]*|[?#].*$/gs;
+
+/** A collector may break a longer line in two, the second of which could be forged. */
 const urlCharactersMax = 256;
 
 /** Visible ASCII: it is sent back, and logged. */
 const idForm = /^[!-~]{1,128}$/;
-
-/** Returns the id that a client or a proxy has given to its request; ignores a malformed one. */
-const idOf = ({ headers }: IncomingMessage) =>
-  idForm.exec(`${headers["x-request-id"] ?? ""}`)?.[0];

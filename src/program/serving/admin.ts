@@ -5,7 +5,7 @@
 import { createServer, type IncomingMessage } from "node:http";
 import { optionsOf } from "../../http/strict-server.ts";
 import { internalErrorMessage } from "../exit.ts";
-import { listen, type Address } from "./listen.ts";
+import { adminAddressOf, listen } from "./listen.ts";
 import { createMetrics, type Metrics, type Sources } from "./metrics.ts";
 import type { Config } from "../settings.ts";
 
@@ -13,17 +13,13 @@ import type { Config } from "../settings.ts";
 const connectionsMax = 16;
 
 /**
- * Listens at an address. Heads and timeouts have the limits of the public listener.
+ * Listens at the address of the settings. Heads and timeouts have the limits of the public listener.
  *
  * @throws Error if the address cannot be had
  */
-export async function openAdmin(
-  address: Address,
-  { limits }: Config,
-  sources: Sources
-) {
+export async function openAdmin(config: Config, sources: Sources) {
   const metrics = createMetrics(sources);
-  const options = { ...optionsOf(limits), requireHostHeader: true };
+  const options = { ...optionsOf(config.limits), requireHostHeader: true };
   const server = createServer(options, (request, response) => {
     const [status, text] = respondTo(request, metrics, sources);
     response
@@ -37,9 +33,9 @@ export async function openAdmin(
       .end(text);
   });
   server.maxConnections = connectionsMax;
-  server.timeout = limits.idleMillis;
+  server.timeout = config.limits.idleMillis;
 
-  const { base } = await listen(server, address, sources.host.log);
+  const base = await listen(server, adminAddressOf(config), sources.host.log);
 
   // The admin listener alone does not keep the process running.
   server.unref();

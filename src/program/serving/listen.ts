@@ -35,9 +35,8 @@ export const addressOf = ({
       ? { port, host, source: "--host, --port" }
       : { path: socket, source: "--socket" };
 
-/** Returns the address of the admin listener; undefined if there is none. */
-export function adminAddressOf({ admin }: Config): Address | undefined {
-  if (admin === "") return undefined;
+/** Returns the address of the admin listener: an empty path if there is none. */
+export function adminAddressOf({ admin }: Config): Address {
   const source = "--admin";
   const [, name, ipv6, port] = adminForm.exec(admin) ?? [];
   return port === undefined
@@ -46,8 +45,7 @@ export function adminAddressOf({ admin }: Config): Address | undefined {
 }
 
 /**
- * Listens, and returns where: `base` is the URL with the actual port, or `unix:` and the path or
- * descriptor. `isExposed`: whether other machines may connect, which needs TLS (RFC 6750, 5.3).
+ * Listens, and returns where: the URL with the actual port, or `unix:` and the path or descriptor.
  *
  * A socket that kill -9 has left at the path is replaced. A socket on which a process listens is
  * not, nor is a file that is not a socket.
@@ -56,7 +54,11 @@ export function adminAddressOf({ admin }: Config): Address | undefined {
  */
 export async function listen(server: Server, at: Address, log: Log) {
   try {
-    if (at.path !== undefined) await removeAbandoned(at.path);
+    if (at.path && isSocketAt(at.path)) {
+      if (await mayListenOn(at.path))
+        throw new Error(`another process may listen at ${at.path}`);
+      unlinkSync(at.path);
+    }
     server.listen(at);
     await once(server, "listening");
   } catch (error) {
@@ -66,16 +68,12 @@ export async function listen(server: Server, at: Address, log: Log) {
   // A connection that could not be accepted, on systems that report it.
   server.on("error", (error) => log("warn", messageOf(error)));
   const bound = server.address();
-  if (typeof bound !== "object" || !bound)
-    return { base: `unix:${bound ?? "fd 3"}`, isExposed: false };
+  if (typeof bound !== "object" || !bound) return `unix:${bound ?? inherited}`;
   const { address, port } = bound;
   const name = at.host ?? address;
   const host = name.includes(":") ? `[${name}]` : name;
   const scheme = "setSecureContext" in server ? "https" : "http";
-  return {
-    base: `${scheme}://${host}:${port}`,
-    isExposed: !loopbackForm.test(address)
-  };
+  return `${scheme}://${host}:${port}`;
 }
 
 /** Reports the paths at which no Unix socket can be made, without listening. Resolves with the exit code. */
@@ -84,9 +82,9 @@ export const checkAddresses = (config: Config, host: Host) =>
     [addressOf(config), adminAddressOf(config)],
     (at) => {
       try {
-        if (at?.path) isSocketAt(at.path);
+        if (at.path) isSocketAt(at.path);
       } catch (error) {
-        throw at ? cannotListen(at, error) : error;
+        throw cannotListen(at, error);
       }
     },
     host
@@ -97,14 +95,6 @@ const cannotListen = ({ fd, source }: Address, error: unknown) =>
     fd === undefined ? "unavailable" : "config",
     `${source}: cannot listen: ${messageOf(error)}`
   );
-
-/** Removes a Unix socket on which nobody listens any more, and nothing else. */
-async function removeAbandoned(path: string) {
-  if (!isSocketAt(path)) return;
-  if (await mayListenOn(path))
-    throw new Error(`another process may listen at ${path}`);
-  unlinkSync(path);
-}
 
 /**
  * Whether a Unix socket is at a path.
@@ -119,34 +109,45 @@ function isSocketAt(path: string) {
   return stat !== undefined;
 }
 
-const loopbackForm = new RegExp(String.raw`^(?:127\.|::1$|::ffff:127\.)`);
+/** Whether other machines may reach a listener, which then needs TLS (RFC 6750, 5.3). */
+export function isExposed(server: Server) {
+  const bound = server.address();
+  if (typeof bound !== "object" || !bound) return false;
+  return !/^(?:127\.|::1$|::ffff:127\.)/.test(bound.address);
+}
+
+/** Returns the URL of the operation. On a Unix socket, its host stands for nothing. */
+export function urlOf(base: string, { basePath, tlsCert }: Config) {
+  const scheme = tlsCert === "" ? "http" : "https";
+  const origin = base.startsWith("unix:") ? `${scheme}://localhost` : base;
+  return `${origin}${basePath}/plants`;
+}
+
+/** What stands for the path of an inherited socket, which nothing tells. */
+const inherited = "fd 3";
 
 /** Returns the text for stdout: the line that scripts rely on, then a generated token. */
 export function announcement(
   base: string,
-  { isInherited, socket, basePath, tlsCert }: Config,
+  url: string,
+  { tlsCert }: Config,
   generatedToken: string
 ) {
   const first = `plant-store listening on ${base}`;
   if (generatedToken === "") return first;
 
-  // Nothing tells the path of an inherited socket.
-  const path = isInherited ? "PATH" : socket;
-
   // A line that can be pasted into a shell, whatever the paths are.
-  const isUnix = base.startsWith("unix:");
-  const option = isUnix ? `--unix-socket ${asWord(path)} ` : "";
+  const [, path] = /^unix:(.*)$/s.exec(base) ?? [];
+  const socket = path === inherited ? "PATH" : path;
+  const option = socket ? `--unix-socket ${asWord(socket)} ` : "";
   const trust = tlsCert && `--cacert ${asWord(tlsCert)} `;
-  const scheme = tlsCert === "" ? "http" : "https";
-  const origin = isUnix ? `${scheme}://localhost` : base;
-  const url = asWord(`${origin}${basePath}/plants`);
   const authorization = asWord(`Authorization: Bearer ${generatedToken}`);
   const type = asWord("Content-Type: application/json");
   const plant = asWord('{"id":1,"name":"Fern","tag":"shade"}');
   return `${first}
 No token is configured: this one was generated, and ends with this process.
 
-  curl ${option}${trust}${url} -H ${authorization} -H ${type} -d ${plant}
+  curl ${option}${trust}${asWord(url)} -H ${authorization} -H ${type} -d ${plant}
 `;
 }
 

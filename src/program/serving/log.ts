@@ -1,7 +1,7 @@
 /** The log: one line on stderr for each event, text or JSON with pino's members. */
 import { hostname } from "node:os";
 import { printable } from "../exit.ts";
-import type { Host, Log, LogFields } from "../host.ts";
+import type { Host, Log } from "../host.ts";
 import type { Config } from "../settings.ts";
 
 /** Pino's numbers. */
@@ -29,7 +29,7 @@ export function createLog(
     }
     const time = Date.now();
     const line = isText
-      ? `${new Date(time).toISOString()} ${level}: ${msg}${detailsOf(fields)}`
+      ? `${new Date(time).toISOString()} ${level}: ${msg}${fields ? ` ${JSON.stringify(fields)}` : ""}`
       : JSON.stringify({
           level: levels[level],
           time,
@@ -43,7 +43,7 @@ export function createLog(
       else if (dropped > 0 && !stderr.writableNeedDrain) {
         const count = dropped;
         dropped = 0;
-        log("warn", `${count} lines were dropped: stderr is full, or stalled`, {
+        log("warn", "lines were dropped: stderr is full, or stalled", {
           dropped: count
         });
       }
@@ -51,14 +51,3 @@ export function createLog(
   };
   return log;
 }
-
-/** Returns what a person looks for in a line about a request. */
-const detailsOf = ({ seq, responseTime, req, reqId }: LogFields = {}) =>
-  [
-    seq !== undefined && `, seq ${seq}`,
-    responseTime !== undefined && `, ${responseTime.toFixed(1)} ms`,
-    req?.remoteAddress && `, from ${req.remoteAddress}`,
-    reqId && `, id ${reqId}`
-  ]
-    .filter(Boolean)
-    .join("");

@@ -7,41 +7,31 @@ import { version } from "../../config.ts";
 import type { Health } from "./health.ts";
 import type { Host } from "../host.ts";
 import type { Store } from "../open-store.ts";
+import type { Secrets } from "./tokens.ts";
 
 /** What the metrics read when they are scraped. */
 export interface Sources {
   readonly store: Store;
   readonly host: Host;
   readonly health: Health;
-
-  readonly secrets: {
-    /** The current certificate, if there is one. */
-    readonly tls: { readonly notAfter: Date } | undefined;
-
-    /** Whether the last reading of the secret files succeeded, and when one last did. */
-    readonly isLoaded: boolean;
-    readonly loadedAt: number;
-  };
+  readonly secrets: Secrets;
 }
-
-/**
- * Reads a metric. If the result is undefined or the metric cannot be read, it is left out. True is
- * 1, false 0; a text has labels, too.
- */
-type Reading = (
-  stats: Store["stats"],
-  sources: Sources
-) => number | boolean | string | undefined;
-
-/** How a metric is read; or what follows its name in each sample that is counted. */
-type Values = Reading | readonly string[];
 
 type Metric = readonly [
   type: "counter" | "gauge" | "histogram",
   help: string,
 
-  /** Default: one sample is counted, with nothing after the name. */
-  values?: Values
+  /**
+   * What follows the name in each sample that is counted: by default nothing, in one sample. Or a
+   * function that reads the metric: true is 1, false 0, and a text has labels, too. If the result is
+   * undefined or the metric cannot be read, it is left out.
+   */
+  values?:
+    | readonly string[]
+    | ((
+        stats: Store["stats"],
+        sources: Sources
+      ) => number | boolean | string | undefined)
 ];
 
 /** Returns the labels of the responses with an error, or of those without one. */
@@ -195,7 +185,7 @@ export function createMetrics(sources: Sources) {
     observe("plant_store_append_seconds", secondsBounds, millis / 1_000);
   });
 
-  const linesOf = (name: string, values: Values = [""]) => {
+  const linesOf = (name: string, values: Metric[2] = [""]) => {
     if (typeof values !== "function")
       return values
         .map((labels) => name + labels)

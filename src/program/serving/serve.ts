@@ -11,21 +11,23 @@ import { isFull } from "../../journal/journal.ts";
 import type { Host, Log } from "../host.ts";
 import {
   addressOf,
-  adminAddressOf,
   announcement,
   checkAddresses,
-  listen
+  isExposed,
+  listen,
+  urlOf
 } from "./listen.ts";
 import { createLog } from "./log.ts";
 import { checkStore, openStore } from "../open-store.ts";
 import { readTls, readTlsPair } from "../secrets.ts";
-import type { Config } from "../settings.ts";
+import { warnOfUnknown, type Config } from "../settings.ts";
 import { watchForShutdown, type Shutdown } from "./shutdown.ts";
-import { openTokens } from "./tokens.ts";
+import { openSecrets, openTokens } from "./tokens.ts";
 
 /** Serves until a signal or a failed journal requests the shutdown; resolves with the exit code. */
 export async function serve(config: Config, host: Host) {
   host.log = createLog(host, config.logFormat);
+  warnOfUnknown(host);
   const { log } = host;
 
   // The first signal that comes during the start takes effect when the start is complete.
@@ -42,7 +44,7 @@ export async function serve(config: Config, host: Host) {
         starting.then(
           (running) => {
             reload(running, config, host);
-            rotate(running, config, log, shutdown);
+            void rotate(running, config, log, shutdown);
           },
           () => undefined
         );
@@ -55,14 +57,11 @@ export async function serve(config: Config, host: Host) {
   const draining = `draining: ${await shutdown.requested}`;
   log("info", draining);
   running.health.state = draining;
-  if (!(await running.server.drain())) {
-    log("warn", `requests were cut off after ${config.limits.drainMillis} ms`);
-    shutdown.endNow();
-  }
+  if (!(await running.server.drain())) shutdown.endNow();
   await running.store.close();
   running.accessLog.reportSkipped();
   const { exitCode } = shutdown;
-  log("info", `ended, with ${exitCode}`, { exitCode });
+  log("info", `ended, with ${exitCode}`);
   return exitCode;
 }
 
@@ -71,6 +70,7 @@ export async function serve(config: Config, host: Host) {
  * Reports each mistake, and resolves with the exit code of the worst.
  */
 export async function check(config: Config, host: Host) {
+  warnOfUnknown(host);
   const steps = [openTokens, readTls, checkAddresses, checkStore];
   const code = await reportEach(steps, (step) => step(config, host), host);
   return code || host.print("the settings can be used");
@@ -84,10 +84,9 @@ type Running = Awaited<ReturnType<typeof start>>;
  */
 async function start(config: Config, host: Host, shutdown: Shutdown) {
   const { log } = host;
-  const secrets = loadSecrets(config, host);
+  const secrets = openSecrets(config, host);
   const store = await whenThereIsSpace(
     () => openStore(config, host),
-    "it cannot start",
     log,
     shutdown
   );
@@ -100,12 +99,12 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
 
   try {
     // First, so that it can report that the start is in progress.
-    const adminAddress = adminAddressOf(config);
     const admin =
-      adminAddress &&
-      (await import("./admin.ts").then(({ openAdmin }) =>
-        openAdmin(adminAddress, config, { store, host, health, secrets })
-      ));
+      config.admin === ""
+        ? undefined
+        : await import("./admin.ts").then(({ openAdmin }) =>
+            openAdmin(config, { store, host, health, secrets })
+          );
     const server = createPlantServer({
       store,
       tokens: secrets.tokens.accepted,
@@ -118,21 +117,15 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
         admin?.metrics.onResponse(summary);
       }
     });
-    for (const part of [admin?.metrics, accessLog]) part?.watch(server);
-    const address = await listen(server, addressOf(config), log);
-    return { secrets, server, address, store, health, accessLog, admin };
+    accessLog.watch(server);
+    admin?.metrics.watch(server);
+    const base = await listen(server, addressOf(config), log);
+    return { secrets, server, base, store, health, accessLog, admin };
   } catch (error) {
     await store.close();
     throw error;
   }
 }
-
-const loadSecrets = (config: Config, host: Host) => ({
-  tokens: openTokens(config, host),
-  tls: readTls(config, host),
-  isLoaded: true,
-  loadedAt: Date.now()
-});
 
 /** Time between two tries while there is no space. */
 const againMillis = 1_000;
@@ -144,7 +137,6 @@ const againMillis = 1_000;
  */
 async function whenThereIsSpace<T>(
   step: () => Promise<T>,
-  consequence: string,
   log: Log,
   { requested }: Shutdown
 ): Promise<T> {
@@ -154,74 +146,51 @@ async function whenThereIsSpace<T>(
     } catch (error) {
       if (!isFull(error)) throw error;
       if (tries === 0)
-        log(
-          "error",
-          `${messageOf(error)}; ${consequence} until there is space`
-        );
+        log("error", `${messageOf(error)}; tried again until there is space`);
       if (await Promise.race([requested, pause(againMillis)])) throw error;
     }
 }
 
 /** Logs and prints that the server listens, and where. */
 function announce(
-  { address, store, secrets: { tokens, tls }, admin }: Running,
+  { base, server, store, secrets: { tokens, tls }, admin }: Running,
   config: Config,
   { log, print }: Host
 ) {
-  const { base, isExposed } = address;
-  const { records } = store.stats;
-  if (!tls && isExposed)
+  if (!tls && isExposed(server))
     log(
       "warn",
       "listens beyond loopback without TLS: tokens can be read on the way (RFC 6750, 5.3)"
     );
-  const names = tokens.names();
-
-  // A Unix socket's path ends at the second colon.
-  const url = `${base}${base.startsWith("unix:") ? ":" : ""}${config.basePath}/plants`;
-  const message =
-    `serving ${url}, store ${config.store}, records: ${records ?? "unknown"}, ` +
-    `tokens: ${names}${endOf(tls)}`;
-  log("info", message, {
+  const url = urlOf(base, config);
+  log("info", "serving", {
     version,
+    url,
     base,
     admin: admin?.base,
     store: config.store,
-    records,
-    tokens: names,
+    records: store.stats.records,
+    tokens: tokens.names(),
     notAfter: tls?.notAfter
   });
 
   // The server serves whether or not the line can be printed.
-  print(announcement(base, config, tokens.generated())).catch(
+  print(announcement(base, url, config, tokens.generated())).catch(
     (error: unknown) => log("warn", messageOf(error))
   );
 }
 
-/** Returns the end of the certificate for a message, if there is one. */
-const endOf = ({ notAfter }: Reloaded = {}) =>
-  notAfter ? `, certificate until ${notAfter.toISOString()}` : "";
-
-/** What was read again, for the log. */
-type Reloaded = {
-  readonly tokens?: readonly string[];
-  readonly notAfter?: Date;
-};
-
 /** Reads the secret files again. One that is refused leaves the others to be read. */
 function reload({ server, secrets }: Running, config: Config, host: Host) {
-  const { log } = host;
-  const again = (what: string, read: () => Reloaded) => {
+  secrets.isLoaded = true;
+  const again = (what: string, read: () => Parameters<Log>[2]) => {
     try {
-      const fields = read();
-      const names = fields.tokens ? `: ${fields.tokens.join(", ")}` : "";
-      log("info", `${what} reloaded${names}${endOf(fields)}`, fields);
+      host.log("info", `${what} reloaded`, read());
     } catch (error) {
-      log("warn", `${messageOf(error)}; the old ${what} stay`);
+      host.log("warn", `${messageOf(error)}; the old ${what} stay`);
       secrets.isLoaded = false;
     }
   };
-  secrets.isLoaded = true;
   if (config.tokensFile !== "")
     again("tokens", () => ({ tokens: secrets.tokens.reload() }));
   if (secrets.tls)
@@ -236,31 +205,24 @@ function reload({ server, secrets }: Running, config: Config, host: Host) {
 }
 
 /** Continues in a new journal if the old one was renamed. A stream has nothing to rotate. */
-function rotate(
-  { store, secrets, admin, health }: Running,
-  config: Config,
+async function rotate(
+  { store, admin }: Running,
+  { store: path }: Config,
   log: Log,
   shutdown: Shutdown
 ) {
   const step = store.rotate?.bind(store);
   if (!step) return;
-  whenThereIsSpace(step, "it is not rotated", log, shutdown).then(
-    (isNew) => {
-      if (isNew) admin?.metrics.add("plant_store_journal_rotations_total");
-      const isReady = health.state === "ready";
-      const reason = isReady ? `${config.store} was not renamed` : health.state;
-
-      // Who renews a certificate or tokens has not asked for a rotation.
-      const mayBeForSecrets = config.tokensFile !== "" || secrets.tls;
-      if (!isNew && isReady && mayBeForSecrets) return;
+  try {
+    if (await whenThereIsSpace(step, log, shutdown)) {
+      admin?.metrics.add("plant_store_journal_rotations_total");
+      log("info", `rotated: now writing to ${path}`);
+    } else
       log(
         "info",
-        isNew
-          ? `rotated: now writing to ${config.store}`
-          : `not rotated: ${reason}`
+        `not rotated: expected a server that is ready, and ${path} renamed`
       );
-    },
-    (error: unknown) =>
-      log("warn", `${messageOf(error)}; still writing to the old file`)
-  );
+  } catch (error) {
+    log("warn", `${messageOf(error)}; still writing to the old file`);
+  }
 }

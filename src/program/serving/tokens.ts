@@ -1,8 +1,22 @@
 /** The accepted tokens of all sources: environment, tokens file, or generated here. */
 import { BearerTokens, generateToken, tokenDigest } from "../../http/bearer.ts";
-import { readTokensFile } from "../secrets.ts";
+import { readTls, readTokensFile } from "../secrets.ts";
 import { tokenVariable, type Config } from "../settings.ts";
 import type { Host } from "../host.ts";
+
+export type Secrets = ReturnType<typeof openSecrets>;
+
+/** Reads the secret files. @throws ExitError if one is refused */
+export const openSecrets = (config: Config, host: Host) => ({
+  tokens: openTokens(config, host),
+
+  /** The current certificate and key, if the server has them. */
+  tls: readTls(config, host),
+
+  /** Whether the last reading of the files succeeded, and when one last did. */
+  isLoaded: true,
+  loadedAt: Date.now()
+});
 
 export type Tokens = ReturnType<typeof openTokens>;
 
@@ -13,23 +27,18 @@ export type Tokens = ReturnType<typeof openTokens>;
  */
 export function openTokens({ tokensFile }: Config, host: Host) {
   const { [tokenVariable]: given } = host.environment;
-  const token = given ?? "";
 
   // The server never runs open: without a configured token it generates one.
-  const generated = token === "" && tokensFile === "" ? generateToken() : "";
+  const generated = given || tokensFile ? "" : generateToken();
   if (generated && given === "")
     host.log("warn", `${tokenVariable} is empty: a token is generated`);
-  const single = generated || token;
+  const single = given || generated;
   const source = generated ? "generated" : tokenVariable;
-
-  const own = single === "" ? [] : [[tokenDigest(single), source] as const];
+  const own = single ? [[tokenDigest(single), source] as const] : [];
 
   /** Names by digest: those of the file, and the source of the other token. */
   const readAll = () =>
-    new Map([
-      ...own,
-      ...(tokensFile === "" ? [] : readTokensFile(tokensFile, host))
-    ]);
+    new Map([...own, ...(tokensFile ? readTokensFile(tokensFile, host) : [])]);
   let names = readAll();
   const accepted = new BearerTokens([...names.keys()]);
 
