@@ -161,8 +161,7 @@ export class Journal
 
     // During a write the file may be longer.
     const state = ifPossible(() => file.look());
-    if (!state) throw new StoreError("unknown", "the file cannot be looked at");
-    if (state.links === 0 || state.bytes < bytes)
+    if (!state || state.links === 0 || state.bytes < bytes)
       throw new StoreError("unknown", "the file was deleted or truncated");
   }
 
