@@ -7,7 +7,7 @@ import type { JsonValue } from "./parse.ts";
  * integer must be an int64.
  */
 export interface MemberSchema {
-  readonly type: keyof typeof types;
+  readonly type: keyof typeof expected;
   readonly description?: string;
   readonly format?: string;
 }
@@ -20,16 +20,13 @@ export interface ObjectSchema<Name extends string = string> {
   readonly properties: Readonly<Record<Name, MemberSchema>>;
 }
 
-const types = {
-  string: {
-    expected: "a string",
-    matches: (text: string) => text.startsWith('"')
-  },
-  integer: {
-    expected: `an integer from ${int64.min} to ${int64.max}`,
-    matches: (text: string) => exactInteger(text) !== undefined
-  }
+const expected = {
+  string: "a string",
+  integer: `an integer from ${int64.min} to ${int64.max}`
 };
+
+const isOf = (type: keyof typeof expected, text: string) =>
+  type === "string" ? text.startsWith('"') : exactInteger(text) !== undefined;
 
 /**
  * Returns every violation of schemas that an object must match, in their order. None means valid:
@@ -47,11 +44,10 @@ export function checkSchemas(
   for (const { required, properties } of schemas)
     for (const [name, { type }] of Object.entries(properties)) {
       const member = members.get(name);
-      const { expected, matches } = types[type];
       if (member === undefined && required.includes(name))
         violations.push(`/${name} is required, but missing`);
-      else if (member !== undefined && !matches(member))
-        violations.push(`/${name} must be ${expected}`);
+      else if (member !== undefined && !isOf(type, member))
+        violations.push(`/${name} must be ${expected[type]}`);
     }
   return violations;
 }
