@@ -83,12 +83,6 @@ interface Progress {
   unfinished: number;
 }
 
-/** What node's parser of a socket has. Without an argument, `finish` changes nothing. */
-interface Parser {
-  /** Returns an Error within a request. */
-  finish(): unknown;
-}
-
 /** Connection = #connection-option, with `close` among them (RFC 9110, 7.6.1) */
 const closeOption = /(?:^|[\s,])close(?:$|[\s,])/i;
 
@@ -231,10 +225,13 @@ export class Connection {
 
   /**
    * Returns whether a part of a request has arrived. Node documents nothing that says so. This asks
-   * its parser, as node does when a client half-closes: a test on each Node pins it.
+   * its parser, as node does when a client half-closes: within a request, `finish` returns an Error.
+   * Without an argument it changes nothing. A test on each Node pins it.
    */
   #isArriving() {
-    const { parser } = this.#socket as Socket & { parser?: Parser | null };
+    const { parser } = this.#socket as Socket & {
+      parser?: { finish(): unknown } | null;
+    };
     return parser?.finish() instanceof Error;
   }
 

@@ -98,14 +98,15 @@ export const realDisk = {
     const owner = fs.statSync(journal, { throwIfNoEntry: false })?.uid;
     return fs
       .readdirSync(directory)
-      .filter((name) => form.test(name))
       .map((name) => join(directory, name))
-      .filter((path) =>
-        ifPossible(() => {
-          const stat = fs.lstatSync(path);
-          checkOwner(path, stat, owner);
-          return stat.isFile() && stat.size === 0;
-        })
+      .filter(
+        (path) =>
+          form.test(path) &&
+          ifPossible(() => {
+            const stat = fs.lstatSync(path);
+            checkOwner(path, stat, owner);
+            return stat.isFile() && stat.size === 0;
+          })
       );
   },
 
