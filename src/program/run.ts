@@ -9,7 +9,7 @@ import type { Host } from "./host.ts";
 import { cat } from "./journals/cat.ts";
 import { verify } from "./journals/verify.ts";
 import { check, serve } from "./serving/serve.ts";
-import { entries, readConfig, tokenVariable, type Flags } from "./settings.ts";
+import { entries, readConfig, tokenVariable } from "./settings.ts";
 
 interface Command {
   readonly meaning: string;
@@ -20,10 +20,7 @@ interface Command {
   run(line: Line, host: Host): unknown;
 }
 
-interface Line {
-  readonly flags: Flags;
-  readonly operands: readonly string[];
-}
+type Line = ReturnType<typeof parse>;
 
 const serveFlags = entries.map(({ flag }) => flag);
 
