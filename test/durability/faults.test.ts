@@ -18,7 +18,13 @@ import * as journals from "../support/journals.ts";
 import type { Answer } from "../support/http.ts";
 import { launch } from "../support/launch.ts";
 import { nodes } from "../support/recipes.ts";
-import { placeIn, program, root, temporaryFolder } from "../support/support.ts";
+import {
+  placeIn,
+  program,
+  root,
+  socketFolder,
+  temporaryFolder
+} from "../support/support.ts";
 import { missing, noMount, noStrace, strace } from "../support/tools.ts";
 import { until } from "../support/until.ts";
 
@@ -149,7 +155,7 @@ for (const { path: node, version, major } of nodes) {
       skip: missing([node, "--permission", "--eval", "0"])
     },
     async () => {
-      const { folder, path: store } = placeIn();
+      const { folder, path: store } = placeIn(socketFolder());
       const flags = [
         ...flagsFor(folder),
         ...(major >= 25 ? ["--allow-net"] : [])

@@ -451,8 +451,8 @@ const refusals: readonly (readonly [
   [
     "a file that may not be written",
     74,
-    /EACCES.*: owner \d+, mode 444, this process is user \d+/,
-    (path) => writeFileSync(path, six, { mode: 0o444 })
+    /EACCES.*: owner \d+, mode 400, this process is user \d+/,
+    (path) => writeFileSync(path, six, { mode: 0o400 })
   ],
   [
     "a link into a missing directory",
