@@ -163,12 +163,14 @@ export class KeyWindow {
   /** Whether a slot has the key of the scratch space, at offset 0, or the plant, after it. */
   #has(slot: number, offset: number) {
     const start = slot * 2 * digestBytes + offset;
-    const order = this.#digests.compare(
-      this.#slots.digests,
-      start,
-      start + digestBytes,
+
+    // Not the other way round: Deno refuses places beyond the end of a shorter buffer.
+    const order = this.#slots.digests.compare(
+      this.#digests,
       offset,
-      offset + digestBytes
+      offset + digestBytes,
+      start,
+      start + digestBytes
     );
     return order === 0;
   }
