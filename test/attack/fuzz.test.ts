@@ -66,7 +66,11 @@ function caseOf(seed: number): Case {
     [...drawn.map(({ parts: [bytes = ""] }) => bytes), following].join(""),
     name
   );
-  const kind = oneOf(below, ["exact", "exact", "changed", "aborted"] as const);
+  const one = oneOf(below, ["exact", "exact", "changed", "aborted"] as const);
+
+  // On Node 20, a reset within the body of an Upgrade is noticed at the request timeout, which is
+  // longer than the drain's.
+  const kind = one === "aborted" && /upgrade/i.test(whole) ? "exact" : one;
   const text =
     kind === "changed"
       ? changed(below, whole)
