@@ -28,7 +28,8 @@ import {
 const {
   PLANT_TEST_MUTANTS = "40",
   PLANT_TEST_MUTANTS_OF = "",
-  PLANT_TEST_MUTANTS_SEED = "1"
+  PLANT_TEST_MUTANTS_SEED = "1",
+  PLANT_TEST_SLOWNESS = "1"
 } = process.env;
 
 /** The share that may survive: some changes make no difference, as that of a pause. */
@@ -134,8 +135,10 @@ async function firstFailure(
     ["--test", "--test-reporter=tap", "--test-concurrency=4", ...files],
     {
       cwd: folder,
-      // Without the variables of the runner that runs this test.
-      env: cleanEnvironment(),
+      // Without the variables of the runner that runs this test, beside whose files it runs.
+      env: cleanEnvironment({
+        PLANT_TEST_SLOWNESS: `${3 * Number(PLANT_TEST_SLOWNESS)}`
+      }),
       detached: true,
       stdio: ["ignore", "pipe", "ignore"]
     }
