@@ -51,8 +51,11 @@ export class Connections {
     response?: ServerResponse
   ) {
     try {
-      const summary = { status, error, message, replayed, receipt };
-      this.#onResponse?.(summary, socket, response);
+      this.#onResponse?.(
+        { status, error, message, replayed, receipt },
+        socket,
+        response
+      );
     } catch (thrown) {
       queueMicrotask(() => {
         throw thrown;
@@ -90,8 +93,7 @@ const progressBySocket = new WeakMap<Socket, Progress>();
 
 /** Returns whether a response of the socket is, or will be, the last: no later request is executed. */
 export const hasLastResponse = (socket: Socket) =>
-  socket.destroyed ||
-  (progressBySocket.get(socket)?.state ?? "open") !== "open";
+  socket.destroyed || progressOf(socket).state !== "open";
 
 function progressOf(socket: Socket) {
   const known = progressBySocket.get(socket);
