@@ -1,6 +1,6 @@
 /** Broken programs: each is the journal on a disk that leaves out, or does too early, one step. */
 import type { JournalFile } from "../../src/journal/files.ts";
-import type { Operator, Subject } from "./histories.ts";
+import { oldPath, type Operator, type Subject } from "./histories.ts";
 import { header } from "./journals.ts";
 import { SimulatedDisk } from "./simdisk.ts";
 
@@ -133,6 +133,17 @@ const programs: Record<string, Make> = {
   "a new file whose directory is not synced": disk(() => ({
     syncDirectory: () => Promise.resolve()
   })),
+  "a start that does not wait until its directory is synced": disk((made) => {
+    const { syncDirectory } = made;
+    return {
+      async syncDirectory(path) {
+        void syncDirectory.call(made, path).catch(nothing);
+      }
+    };
+  }),
+  "a rotation whose directory is not synced": syncingIf(
+    (names) => !names.includes(oldPath)
+  ),
   "an opening that does not flush the file": file(() => ({
     sync: () => Promise.resolve()
   })),
@@ -185,7 +196,11 @@ const operatorOf: Readonly<Record<string, Operator>> = {
   "an opening that does not remember a failed flush": "copies the file",
   "an opening that does not heed the note of a failed flush": "copies the file",
   "an opening that does not flush the file": "copies the file",
+  "a rotation whose directory is not synced":
+    "rotates the file in the second life",
   "a rewrite without a copy": "deletes the marks",
+  "a start that does not wait until its directory is synced":
+    "deletes the marks",
   "an opening that ignores a pending copy": "deletes the marks",
   "an opening that takes no mark for a proof":
     "has a bad block in the last record"

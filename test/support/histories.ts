@@ -11,8 +11,8 @@
  * reader ships at any moment stays as it was.
  */
 import { JournalError } from "../../src/journal/error.ts";
-import { openJournal } from "../../src/journal/journal.ts";
-import { EIO, ENOSPC, outcomeOf, read } from "./journals.ts";
+import { openJournal, type Journal } from "../../src/journal/journal.ts";
+import { EIO, ENOSPC, header, outcomeOf, read } from "./journals.ts";
 import {
   changing,
   SimulatedDisk,
@@ -39,6 +39,7 @@ const exitCodes: Partial<Record<Operation, number>> = {
 };
 
 const path = "/plants.ndjson";
+export const oldPath = `${path}.1`;
 const limits = { keysBytesMax: 0 };
 
 /** What becomes of a change: it fails, or the process or the power ends before it or within. */
@@ -95,9 +96,10 @@ interface PlannedFault {
   readonly outcome: Outcome;
 }
 
-/** What an operator does between the lives. */
+/** What an operator does between the lives, or in the second one. */
 export const operators = {
   "does nothing": () => undefined,
+  "rotates the file in the second life": () => undefined,
   "deletes the marks"(disk: SimulatedDisk) {
     for (const mark of disk.marks())
       if (mark.includes(".closed-")) disk.discard(mark);
@@ -261,7 +263,8 @@ class Story {
   /** Prints the lines that are new. */
   #ship() {
     const file = this.#disk.bytes(path);
-    if (!file || file === this.#read) return;
+    if (!file || file === this.#read || this.#operator.startsWith("rotates"))
+      return;
     this.#read = file;
     const shipped = this.#shippedOf(file);
     if (shipped > this.#shipped.length)
@@ -283,6 +286,8 @@ class Story {
       let failures = 0;
       journal.on("failed", () => failures++);
       for (const id of ids) {
+        if (id === 4 && this.#operator.startsWith("rotates"))
+          await this.#rotate(journal);
         const stored = journal.append({ id: BigInt(id), name: "Fern" });
         this.#outcomes.set(id, await outcomeOf(stored));
       }
@@ -311,6 +316,24 @@ class Story {
     ]);
     this.isKnown = this.#states.has(state);
     this.#states.add(state);
+  }
+
+  /** Renames the file, as an operator does, and rotates; once more if that fails. */
+  async #rotate(journal: Journal) {
+    const met = this.#met;
+    const { onCall } = this.#disk;
+    this.#disk.onCall = () => undefined;
+    this.#disk.rename(path, oldPath);
+    this.#disk.onCall = onCall;
+    this.#met = [];
+    await journal
+      .rotate()
+      .catch(() => journal.rotate())
+      .catch(() => false);
+
+    // No fault of a rotation decides the outcome of an append, but that of a look at the old file.
+    const looks = this.#met.filter(({ operation }) => operation === "look");
+    this.#met = [...met, ...looks];
   }
 
   /** A fault during an append decides its outcome, and those of all later ones. */
@@ -364,11 +387,15 @@ class Story {
       for (const mark of this.#disk.marks()) this.#disk.discard(mark);
       error = await this.#open();
     }
+    if (this.#disk.bytes(oldPath)) error ??= await this.#open(oldPath);
     if (error !== undefined) return `opening is refused: ${error}`;
     const file = this.#disk.bytes(path) ?? Buffer.alloc(0);
     if (!file.subarray(0, this.#shipped.length).equals(this.#shipped))
       return "what a reader has shipped has changed";
-    const { ids, fault } = read(file);
+    const old = read(this.#disk.bytes(oldPath) ?? Buffer.from(header));
+    const current = read(file);
+    const ids = [...old.ids, ...current.ids];
+    const fault = old.fault + current.fault;
     const stored = [...this.#outcomes].filter(([id, outcome]) =>
       outcome === "stored"
         ? true
@@ -381,8 +408,8 @@ class Story {
   }
 
   /** Opens and closes the journal; returns the error, if there is one. */
-  #open() {
-    return openJournal(path, { disk: this.#disk, limits }).then(
+  #open(name = path) {
+    return openJournal(name, { disk: this.#disk, limits }).then(
       (journal) => journal.close(),
       (error: unknown) => String(error)
     );
