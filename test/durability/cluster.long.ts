@@ -5,24 +5,15 @@
  */
 import assert from "node:assert/strict";
 import cluster from "node:cluster";
-import { linkSync, mkdirSync, readFileSync, rmSync } from "node:fs";
+import { linkSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { run } from "../support/in-process.ts";
-import { faultsOf, load } from "../support/load.ts";
-import {
-  program,
-  seeded,
-  temporaryFolder,
-  token,
-  type Running
-} from "../support/support.ts";
+import { program, temporaryFolder, token } from "../support/support.ts";
 import { outcomeOf, patched } from "../support/tools.ts";
 import { seconds } from "../support/until.ts";
 
-const rounds = Number(process.env["PLANT_TEST_ROUNDS"] ?? 1);
 /** A worker that does not end by itself is a failure, and no test that never ends. */
-const bounded = { timeout: seconds(60 + rounds * 10) };
+const bounded = { timeout: seconds(60) };
 
 function killAll(): void {
   for (const worker of Object.values(cluster.workers ?? {}))
@@ -31,10 +22,7 @@ function killAll(): void {
 after(killAll);
 
 /** Starts the program as a worker. */
-function startWorker(
-  store: string,
-  server = program
-): Promise<Running | string> {
+function startWorker(store: string, server = program) {
   cluster.setupPrimary({
     exec: server,
     args: ["--port", "0", "--store", store],
@@ -44,84 +32,35 @@ function startWorker(
   return outcomeOf(cluster.fork({ PLANTS_TOKEN: token }).process);
 }
 
-async function serving(store: string, server = program): Promise<Running> {
-  const worker = await startWorker(store, server);
-  return typeof worker === "string"
-    ? assert.fail(`it ended with ${worker}`)
-    : worker;
+/** Returns how a second worker ends that opens the first one's file by a hard link. */
+async function secondWorker(server: string) {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  assert.notEqual(typeof (await startWorker(path, server)), "string");
+  const hardLink = join(temporaryFolder(), "plants.ndjson");
+  linkSync(path, hardLink);
+  const second = await startWorker(hardLink, server);
+  killAll();
+  return typeof second === "string" ? second : "it serves";
 }
 
-/**
- * Under load, a second worker on the same file is refused by each of its names; then the first is
- * killed, and the next has every plant that was acknowledged.
- */
-async function killRounds(server: string) {
-  const folder = temporaryFolder();
-  const path = join(folder, "plants.ndjson");
-  const elsewhere = join(folder, "elsewhere");
-  mkdirSync(elsewhere);
-  const hardLink = join(elsewhere, "plants.ndjson");
-  const next = seeded(9);
-  const all: number[] = [];
-  let firstId = 1;
-  let refused = 0;
-  for (let round = 1; round <= rounds; round++) {
-    const first = await serving(path, server);
-    linkSync(path, hardLink);
-    const loaded = load(first, firstId, Infinity);
-    loaded.catch(() => undefined); // where nothing fails before, it is awaited below
-    try {
-      for (const name of [hardLink, path]) {
-        const second = await startWorker(name, server);
-        // By the lock, which excludes by all names, not only by the writes that opening sees.
-        assert.match(
-          typeof second === "string" ? second : "it serves",
-          /^75 .*has it open: "ss /
-        );
-        refused++;
-      }
-      for (let responses = next(50); responses > 0; responses--)
-        await fetch(first.url);
-    } finally {
-      killAll();
-      rmSync(hardLink);
-    }
-    const { acknowledged, nextId } = await loaded;
-    assert.ok(acknowledged.length > 0, "there was load");
-    all.push(...acknowledged);
-    firstId = nextId;
-  }
-  assert.equal(await (await serving(path, server)).end(), 0);
-  assert.deepEqual(faultsOf(readFileSync(path), all), []);
-  const { code, stdout } = await run(["verify", path]);
-  assert.equal(code, 0, stdout);
-  return { rounds, refused, acknowledged: all.length };
-}
+/** By the lock, which excludes by all names, not only by the writes that opening sees. */
+const isRefused = /^75 .*has it open: "ss /;
 
 test(
-  `${rounds} times killed and started again under load, workers lose no plant, and a second ` +
-    "one is refused each time",
+  "a second worker on a file is refused, by whatever name",
   bounded,
-  async (t) => {
-    t.diagnostic(JSON.stringify(await killRounds(program)));
-  }
+  async () => assert.match(await secondWorker(program), isRefused)
 );
 
-if (rounds > 1)
-  test(
-    "a program whose workers share the lock of their primary is noticed",
-    bounded,
-    () =>
-      assert.rejects(
-        killRounds(
-          patched("sockets.js", [["exclusive: true", "exclusive: false"]])
-        ),
-        {
-          name: "AssertionError",
-          actual: /^it serves|another process writes to it|has 2 names/
-        }
-      )
-  );
+test(
+  "a program whose workers share the lock of their primary is noticed",
+  bounded,
+  async () => {
+    const change = ["exclusive: true", "exclusive: false"] as const;
+    const server = patched("sockets.js", [change]);
+    assert.doesNotMatch(await secondWorker(server), isRefused);
+  }
+);
 
 test(
   "a worker ends at SIGTERM with 0, and has closed its journal",
@@ -129,7 +68,8 @@ test(
   async () => {
     const path = join(temporaryFolder(), "plants.ndjson");
     for (const signal of ["SIGTERM", "SIGINT"] as const) {
-      const worker = await serving(path);
+      const worker = await startWorker(path);
+      assert.ok(typeof worker === "object", String(worker));
       assert.equal(await worker.end(signal), 0);
       assert.equal(worker.stderr(), "");
     }

@@ -1,22 +1,7 @@
-/** Puts load on a running server, and checks that a journal has what was acknowledged. */
+/** Puts load on a running server. */
 import assert from "node:assert/strict";
 import { connect } from "node:net";
-import { read } from "./journals.ts";
 import { post, type Running } from "./support.ts";
-
-/** Returns what is wrong with a journal's bytes. It must have the plants with these ids. */
-export function faultsOf(
-  bytes: Buffer,
-  acknowledged: readonly number[]
-): string[] {
-  const { ids, fault } = read(bytes);
-  const found = new Set(ids);
-  const lost = acknowledged.filter((id) => !found.has(id));
-  return [
-    ...(fault ? [fault] : []),
-    ...(lost.length > 0 ? [`lost: ${lost.join()}`] : [])
-  ];
-}
 
 /** Sends requests over one connection, each after the response to the one before it, until there is
  * none, or the connection closes. */
@@ -46,37 +31,6 @@ export async function sendInTurn(
     });
   // Whether it was reset or closed: what counts is what was answered.
   await new Promise((resolve) => socket.on("close", resolve));
-}
-
-/**
- * Posts plants over 32 connections, each after the response to the one before, and kills the server
- * when `killAt` are acknowledged. Returns the acknowledged ids and the number without a response.
- */
-export async function load(server: Running, firstId: number, killAt: number) {
-  const acknowledged: number[] = [];
-  const refusals: string[] = [];
-  let nextId = firstId;
-  let unanswered = 0;
-  const connection = async (): Promise<void> => {
-    let id = 0;
-    await sendInTurn(
-      server.port,
-      () => {
-        id = nextId++;
-        return post(JSON.stringify({ id, name: "Fern ".repeat(id % 300) }));
-      },
-      (answer) => {
-        if (answer.startsWith("HTTP/1.1 200 ")) acknowledged.push(id);
-        else refusals.push(answer);
-        if (acknowledged.length === killAt) server.signal("SIGKILL");
-      }
-    );
-    unanswered++;
-  };
-  await Promise.all(Array.from({ length: 32 }, connection));
-  assert.deepEqual(refusals, []);
-  assert.equal(await server.end("SIGKILL"), null);
-  return { acknowledged, nextId, unanswered };
 }
 
 /** Clients that send each plant until they get a 200, with a key or without one. */
