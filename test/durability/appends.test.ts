@@ -100,31 +100,6 @@ test("plants that come with every turn of the event loop do not fill the queue",
   assert.ok(writes() > 1 && writes() < 28, `${writes()} writes`);
 });
 
-test("no plant is acknowledged before its write has returned", async () => {
-  for (const lies of [false, true]) {
-    const { disk, journal, bytes, records } = await simulated();
-    disk.lies = lies;
-    const begun = disk.stall();
-    let acknowledged = 0;
-    const appends = many(3).map((plant) =>
-      journal.append(plant).then(() => {
-        acknowledged++;
-      })
-    );
-    await begun;
-    assert.equal(acknowledged, 0);
-    assert.equal(bytes().length, headerBytes);
-    disk.resume();
-    await Promise.all(appends);
-    disk.restart({ bytes: "durable", names: false });
-    assert.equal(
-      records().length,
-      lies ? 0 : 3,
-      "the control: a disk that lies"
-    );
-  }
-});
-
 const limits: readonly (readonly [
   says: string,
   limits: Partial<Limits>,
@@ -234,6 +209,16 @@ const throwing = {
   }
 };
 
+test("a host that has replaced appendOnce of a journal alone is called with each key", async () => {
+  const { journal } = await simulated();
+  const { append } = journal;
+  const appendOnce = async () => "replayed" as const;
+  const host = { append, appendOnce, close: () => journal.close() };
+  const outcome = await appendJsonOf(host)(`{"id":1,"name":"Fern"}`, "k");
+  assert.equal(outcome.isReplay, true);
+  await host.close();
+});
+
 test("a plant that a host appends is checked", async () => {
   const { journal, records } = await simulated();
   for (const plant of [
@@ -288,42 +273,19 @@ test("a plant that changes while it is read is written as it was checked", async
   await journal.close();
 });
 
-/** What can keep a batch from becoming lines. */
-for (const [says, arrange] of [
-  [
-    "a clock in the year 10000",
-    (t: TestContext) => {
-      t.mock.timers.enable({ apis: ["Date"], now: Date.UTC(10_000, 0) });
-      return () => t.mock.timers.reset();
-    }
-  ],
-  [
-    "no memory for the batch's bytes",
-    (t: TestContext) => {
-      const from = Buffer.from.bind(Buffer) as (text: string) => Buffer;
-      const memory = t.mock.method(Buffer, "from", (text: string) => {
-        if (String(text).startsWith('{"seq"'))
-          throw new RangeError("Array buffer allocation failed");
-        return from(text);
-      });
-      return () => memory.mock.restore();
-    }
-  ]
-] as const) {
-  test(`${says}: every append of the batch settles, and the journal has failed`, async (t) => {
-    const { journal, failures, records } = await simulated();
-    const remove = arrange(t);
-    assert.deepEqual(
-      await append(journal, fern, fern, fern),
-      Array(3).fill("unknown")
-    );
-    remove();
-    assert.deepEqual(await append(journal, fern), ["unknown"]);
-    assert.equal(failures.length, 1);
-    assert.deepEqual(records(), []);
-    await journal.close();
-  });
-}
+test("a clock in the year 10000: every append of the batch settles, and the journal has failed", async (t) => {
+  const { journal, failures, records } = await simulated();
+  t.mock.timers.enable({ apis: ["Date"], now: Date.UTC(10_000, 0) });
+  assert.deepEqual(
+    await append(journal, fern, fern, fern),
+    Array(3).fill("unknown")
+  );
+  t.mock.timers.reset();
+  assert.deepEqual(await append(journal, fern), ["unknown"]);
+  assert.equal(failures.length, 1);
+  assert.deepEqual(records(), []);
+  await journal.close();
+});
 
 /** Catches what is thrown outside of any promise; returns its messages. */
 function uncaught(t: TestContext): readonly string[] {

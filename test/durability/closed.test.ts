@@ -21,6 +21,7 @@ import { after, test } from "node:test";
 import { JournalError } from "../../src/journal/error.ts";
 import { realDisk, type JournalFile } from "../../src/journal/files.ts";
 import { readJournal } from "../../src/journal/read.ts";
+import { copyOf } from "../support/ends.ts";
 import { run } from "../support/in-process.ts";
 import {
   diskWith,
@@ -31,9 +32,7 @@ import {
   openJournal,
   simulated
 } from "../support/journals.ts";
-import { launch } from "../support/launch.ts";
 import { temporaryFolder } from "../support/support.ts";
-import { noStrace, strace } from "../support/tools.ts";
 import { until } from "../support/until.ts";
 
 const plants = Array.from({ length: 5 }, (_, index) => ({
@@ -51,45 +50,6 @@ async function unmarked(): Promise<string> {
   for (const mark of marksIn(dirname(path))) rmSync(mark);
   return path;
 }
-
-for (const [says, make, isRewritten] of [
-  [
-    "a journal that was closed truncates and rewrites nothing",
-    newJournal,
-    false
-  ],
-  ["any other journal rewrites its end", unmarked, true]
-] as const)
-  test(
-    `a start with ${says}, by its system calls`,
-    { skip: noStrace },
-    async () => {
-      const path = await make();
-      const trace = join(temporaryFolder(), "trace");
-      const server = await launch({
-        store: path,
-        wrapper: strace(
-          "ftruncate,truncate,rename,renameat,renameat2,openat,fsync",
-          ...["-o", trace]
-        )
-      });
-      assert.equal((await server.post(6)).status, 200);
-      assert.equal(await server.end(), 0);
-      const calls = readFileSync(trace, "utf8");
-      assert.match(
-        calls,
-        /fsync\(\d+\) += 0/,
-        "the control: calls are recorded"
-      );
-      assert.equal(/ftruncate\(/.test(calls), isRewritten);
-      assert.equal(
-        /\.rewrite/.test(calls.replaceAll(/.*\.rewrite".*ENOENT.*/g, "")),
-        isRewritten
-      );
-      assert.deepEqual(idsIn(path), [1, 2, 3, 4, 5, 6]);
-      assert.equal(marksIn(dirname(path)).length, 1, "it was closed again");
-    }
-  );
 
 test("verify and cat beside a start that has truncated the end have every plant", async () => {
   const path = await unmarked();
@@ -122,39 +82,33 @@ test("verify and cat beside a start that has truncated the end have every plant"
 
 const timeOf = (path: string) => statSync(path, { bigint: true }).mtimeNs;
 
-for (const [says, bytes] of [
-  ["emptied", 0],
-  ["truncated to its header", 133],
-  ["truncated at a record's end", 235]
-] as const) {
-  test(`a journal that was ${says} since a server closed it is refused until its mark is removed`, async () => {
-    const path = await newJournal();
-    const marks = marksIn(dirname(path));
-    const { size } = statSync(path);
-    truncateSync(path, bytes);
-    await assert.rejects(openJournal(path), {
-      exitCode: 65,
-      offset: bytes,
-      message: RegExp(
-        `a server closed it with ${size} bytes, found ${bytes}: ` +
-          `to go on with what is left, remove ${marks[0]}; the file is untouched`
-      )
-    });
-    assert.deepEqual(marksIn(dirname(path)), marks);
-    for (const command of ["verify", "cat"]) {
-      const { code, stdout, stderr } = await run([command, path]);
-      assert.equal(code, 65);
-      assert.match(stdout + stderr, /a server closed it with/);
-    }
-    for (const mark of marks) rmSync(mark);
-    const journal = await openJournal(path);
-    assert.equal(journal.stats.records, bytes === 235 ? 1 : 0);
-    await journal.close();
+test("a journal that became shorter since a server closed it is refused until its mark is removed", async () => {
+  const path = await newJournal();
+  const marks = marksIn(dirname(path));
+  const { size } = statSync(path);
+  truncateSync(path, 235);
+  await assert.rejects(openJournal(path), {
+    exitCode: 65,
+    offset: 235,
+    message: RegExp(
+      `a server closed it with ${size} bytes, found 235: ` +
+        `to go on with what is left, remove ${marks[0]}; the file is untouched`
+    )
   });
-}
+  assert.deepEqual(marksIn(dirname(path)), marks);
+  for (const command of ["verify", "cat"]) {
+    const { code, stdout, stderr } = await run([command, path]);
+    assert.equal(code, 65);
+    assert.match(stdout + stderr, /a server closed it with/);
+  }
+  for (const mark of marks) rmSync(mark);
+  const journal = await openJournal(path);
+  assert.equal(journal.stats.records, 1);
+  await journal.close();
+});
 
 test("a reader that a server overtakes, which then closes the file, reports no loss", async (t) => {
-  const path = await newJournal();
+  const path = await unmarked();
   const { listEmpty } = realDisk;
   const list = t.mock.method(
     realDisk,
@@ -222,14 +176,26 @@ test("a start deletes no other journal's mark, no file whose name only begins as
   ]);
 });
 
-test("a journal that was replaced by its own copy leaves no mark", async () => {
-  const path = await unmarked();
-  const journal = await openJournal(path);
-  copyFileSync(path, `${path}.copy`);
-  renameSync(`${path}.copy`, path);
-  await journal.close();
-  assert.deepEqual(marksIn(dirname(path)), []);
-});
+for (const [says, act] of [
+  [
+    "was replaced by its own copy",
+    (path: string) => {
+      copyFileSync(path, `${path}.copy`);
+      renameSync(`${path}.copy`, path);
+    }
+  ],
+  [
+    "another process has written to",
+    (path: string) => appendFileSync(path, "x")
+  ]
+] as const)
+  test(`a journal that ${says} leaves no mark`, async () => {
+    const path = await unmarked();
+    const journal = await openJournal(path);
+    act(path);
+    await journal.close();
+    assert.deepEqual(marksIn(dirname(path)), []);
+  });
 
 test("a mark that cannot be removed is not used: the end is rewritten", async () => {
   const { path, disk, journal } = await simulated();
@@ -313,14 +279,6 @@ test("a flush that fails says so where no note of it can be left", async () => {
   });
 });
 
-test("a flush of the whole file, which may take seconds, does not keep the process from its signals", async () => {
-  const file = realDisk.open(await newJournal());
-  const flushed = file.sync();
-  assert.ok(flushed instanceof Promise);
-  await flushed;
-  file.close();
-});
-
 async function recordsOf(
   path: string,
   onFirst = (): void => undefined
@@ -373,3 +331,13 @@ for (const [says, cut, restore] of [
     else await assert.rejects(recordsOf(path), readAgain);
   });
 }
+
+test("a copy of the file that has taken a journal's place meanwhile is not taken for its own", async (t) => {
+  const path = await newJournal();
+  const other = await newJournal();
+  t.mock.method(realDisk, "readBeside", () => {
+    renameSync(other, path);
+    return Buffer.from(copyOf());
+  });
+  await assert.rejects(recordsOf(path), readAgain);
+});

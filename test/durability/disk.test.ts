@@ -100,7 +100,7 @@ test("a journal that is left open, and its locks, keep no process alive", () => 
 });
 
 test(
-  "openings, refusals and rotations leave no descriptor open",
+  "openings, refusals, rotations and syncs that fail leave no descriptor open",
   { skip: noDescriptors },
   async () => {
     const path = await journalWith(
@@ -108,6 +108,10 @@ test(
       fern
     );
     await leavesNoDescriptor(async () => {
+      // This directory cannot be synced.
+      await assert.rejects(realDisk.syncDirectory("/proc/self"), {
+        code: "EINVAL"
+      });
       writeFileSync(`${path}.rewrite`, "x");
       writeFileSync(`${path}.torn-${realDisk.look(path)?.bytes}`, "born");
       appendFileSync(path, "torn");

@@ -70,28 +70,26 @@ test(
   }
 );
 
-for (const [says, bytes] of [
-  ["a new journal", ""],
-  ["a journal with a torn end", `${journals.header}{"seq":1,`]
-] as const) {
-  test(
-    `a directory that cannot be synced ends the start of ${says} with 74`,
-    { skip: noStrace },
-    async () => {
-      const { folder, path: store } = placeIn();
-      writeFileSync(store, bytes);
-      const injected = ["-P", folder, "-e", "inject=fsync:error=EIO"];
-      const wrapper = strace("fsync", ...injected);
-      await assert.rejects(launch({ folder, store, wrapper }), {
-        code: 74,
-        message: /EIO.*fsync/
-      });
-      const again = await launch({ folder, store });
-      assert.deepEqual(await again.post(1), stored);
-      assert.equal(await again.end(), 0);
-    }
-  );
-}
+for (const [says, isFlushed, next] of [
+  ["a new journal whose directory cannot be synced", false, 0],
+  ["a journal that cannot be flushed, and the next one with 65,", true, 65]
+] as const)
+  test(`the start of ${says} ends with 74`, { skip: noStrace }, async () => {
+    const { folder, path: store } = placeIn();
+    if (isFlushed) writeFileSync(store, journals.header);
+    const failing = isFlushed ? store : folder;
+    const injected = ["-P", failing, "-e", "inject=fsync:error=EIO"];
+    const wrapper = strace("fsync", ...injected);
+    await assert.rejects(launch({ folder, store, wrapper }), {
+      code: 74,
+      message: /EIO.*fsync/
+    });
+    const code = await launch({ folder, store }).then(
+      (again) => again.end(),
+      (error: { readonly code: number }) => error.code
+    );
+    assert.equal(code, next);
+  });
 
 test(
   "a full file system is 50301 without a torn byte, and plants are stored again when it is freed",

@@ -4,7 +4,6 @@
  * opening.test.ts opens each, and verify.test.ts reads each. Lines are made here, without the code
  * under test; only the checksum is zlib's, which record.test.ts checks.
  */
-import { gzipSync } from "node:zlib";
 import {
   crcOf,
   header,
@@ -117,21 +116,12 @@ const plain: Readonly<
   ],
   "133 NULs": [nuls(133), fresh],
   "134 NULs": [nuls(134), refused(0)],
-  "NULs alone": [nuls(300_000), refused(0), [noHeader, 1]],
   "a header without its last byte but one, a NUL, an LF": [
     bytesOf(header.slice(0, -2), nuls(1), "\n"),
     refused(0)
   ],
   "a header with a wrong checksum, a NUL for its LF": [
     bytesOf(lineOf(headerStart(), "00000000").slice(0, -1), nuls(1)),
-    refused(0)
-  ],
-  "a part of a header with a UUID in capitals": [
-    bytesOf(header.slice(0, 45), "5F0C"),
-    refused(0)
-  ],
-  "a part of a header with another's UUID": [
-    bytesOf(header.slice(0, 45), "T:Z"),
     refused(0)
   ],
   "a part of a header with another member after its UUID": [
@@ -143,28 +133,14 @@ const plain: Readonly<
     bytesOf(header.slice(0, 70), nuls(9), "a"),
     refused(0)
   ],
-  "a text that begins like a header": [
-    bytesOf('{"journal":"systemd'),
-    refused(0),
-    [noHeader, 1]
-  ],
   "a text": [bytesOf("a\n".repeat(200)), refused(0), [noHeader, 200]],
-  "a compressed journal": [gzipSync(header), refused(0)],
   "a record and no header": [bytesOf(record(1, 0)), refused(0)],
-  "a header of another": [
-    bytesOf(lineOf(headerStart().replace("plant", "plane"))),
-    refused(0)
-  ],
   "a header of version 2": [
     bytesOf(lineOf(headerStart().replace('"version":1', '"version":2'))),
     refused(0)
   ],
   "a header with a wrong checksum": [
     bytesOf(lineOf(headerStart(), "00000000")),
-    refused(0)
-  ],
-  "the same without LF": [
-    bytesOf(lineOf(headerStart(), "00000000").slice(0, -1)),
     refused(0)
   ],
   "a header, no LF, a record": [
@@ -199,10 +175,6 @@ const plain: Readonly<
     torn(end),
     [noRecord, 1]
   ],
-  "NULs before the last certified line": [
-    changed(six, place(2) + 20, nuls(9)),
-    clean
-  ],
   "wrong numbers before it": [
     changed(six, place(2), record(9, 133)),
     clean,
@@ -228,20 +200,10 @@ const plain: Readonly<
     refused(C - 1),
     [noRecord, 3]
   ],
-  "a byte that was added": [
-    added(six, place(1) + 60, "x"),
-    refused(place(4) + 1),
-    [noRecord, 3]
-  ],
   "a blank line that was added": [
     added(six, place(3), "\n"),
     refused(place(4) + 1),
     [noRecord, 2]
-  ],
-  "lines of another format": [
-    added(six, place(1), "x\n\n"),
-    refused(place(4) + 3),
-    [noRecord, 4]
   ],
   "a line that claims more than the file": [
     bytesOf(six, record(7, 999)),
@@ -249,10 +211,6 @@ const plain: Readonly<
   ],
   "a line that claims itself": [
     bytesOf(six, record(7, end + size)),
-    refused(end)
-  ],
-  "a line that claims into another": [
-    bytesOf(six, record(7, end + 9), record(8, end + 9)),
     refused(end)
   ],
   "a line that claims up to the LF before it": [
@@ -268,10 +226,7 @@ const plain: Readonly<
     bytesOf(header, record(1, 133).slice(0, -1)),
     unterminated
   ],
-  "a mebibyte without its LF": [bytesOf(six, long.slice(0, -1)), unterminated],
-
   "any text without LF": [bytesOf(six, "hello"), torn(end)],
-  "a mebibyte of NULs": [bytesOf(six, nuls(mib)), torn(end)],
   "NULs in the last line": [
     changed(six, place(6) + 20, nuls(9)),
     torn(place(6))
@@ -287,10 +242,6 @@ const plain: Readonly<
   "a write of which a crash left NULs, and a record after them": [
     bytesOf(four, "\0\n\0\n", record(7, C)),
     torn(C)
-  ],
-  "a last line's checksum in capitals, no LF": [
-    bytesOf(six, capitals(lettered).slice(0, -1)),
-    torn(end)
   ],
   "a mebibyte, unfinished": [bytesOf(six, long.slice(0, -9)), torn(end)],
 
@@ -327,7 +278,13 @@ const plain: Readonly<
     refused(end)
   ],
   "a plant that is no object": [bytesOf(six, record(7, C, "7")), refused(end)],
+  "a wrong seq, NULs after it": [
+    bytesOf(six, record(8, C), nuls(30)),
+    refused(end)
+  ],
+  "a wrong seq, no LF": [bytesOf(six, record(8, C).slice(0, -1)), refused(end)],
   "a blank line after the header": [bytesOf(header, "\n"), refused(133)],
+  "a blank line, NULs after it": [bytesOf(six, "\n", nuls(30)), refused(end)],
   "a blank line within the last write": [
     bytesOf(four, fifth, "\n", sixth),
     refused(place(6))
@@ -340,15 +297,6 @@ const plain: Readonly<
   // Only the torn write certifies the one before it.
   "a bad line in the last certified write, a torn write after it": [
     bytesOf(changed(six, C + 20, "x"), nuls(size - 1), "\n", record(8, end)),
-    refused(C)
-  ],
-  "NULs in the last certified write, a torn write after it": [
-    bytesOf(
-      changed(six, C + 20, nuls(9)),
-      nuls(size - 1),
-      "\n",
-      record(8, end)
-    ),
     refused(C)
   ],
   "a torn write after a certified one, which is whole": [
@@ -407,7 +355,6 @@ const copied: Readonly<
   ],
   "whole, a copy that is not": [six, copy.slice(0, -1), clean],
   "whole, an empty copy": [six, "", clean],
-  "whole, a copy of NULs": [six, `${nuls(999)}`, clean],
   "torn, a copy that is not whole": [
     six.subarray(0, -9),
     copy.slice(0, -1),
@@ -472,11 +419,6 @@ const copied: Readonly<
   "another's copy with a header, and the size that it had": [
     four,
     copyOf({ file: another, offset: 0, size: C, lines: anothers }),
-    refused(0)
-  ],
-  "another's copy with a header, and no longer": [
-    bytesOf(header),
-    copyOf({ file: another, offset: 0, size: 132, lines: anothers }),
     refused(0)
   ],
   "other records than in its copy": [
