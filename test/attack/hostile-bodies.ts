@@ -29,60 +29,29 @@ const withTrailer = (fields: string): string =>
   ofChunks(`${chunk(evil)}0\r\n${fields}\r\n`);
 
 const broken: readonly Case[] = [
-  ...[
-    "x",
-    "",
-    "-1",
-    "-",
-    `+${size}`,
-    `0x${size}`,
-    ` ${size}`,
-    `\t${size}`,
-    `${size}g`,
-    `${size}.`,
-    `${size},${size}`,
-    `${size} ${size}`,
-    "\xb2",
-    `"${size}"`,
-    "1\0"
-  ].map((first): Case => [
-    "RFC 9112, 7.1",
-    `chunk-size ${JSON.stringify(first)}`,
-    withSize(first),
-    "400"
-  ]),
   ...casesOf("RFC 9112, 7.1", "400|413", withSize, {
+    "no size": "",
+    "a sign": `+${size}`,
+    "0x": `0x${size}`,
+    "a space first": ` ${size}`,
+    "a letter after the size": `${size}g`,
     "over 64 bits": "10000000000000016",
-    "over 64 bits by far": "f".repeat(40)
-  }),
-  ...casesOf("RFC 9112, 7.1", "400", withSize, {
     "too small": "5",
-    "too large by one": "17",
     "too large by two": "18",
     "CR CR LF after the size": `${size}\r`
   }),
   ...casesOf("RFC 9112, 7.1", "400", ofChunks, {
     "LF after the size": chunks(evil).replace("\r\n", "\n"),
     "CR after the size": `${size}\rx${evil}\r\n0\r\n\r\n`,
-    "LF after the data": `${size}\r\n${evil}\n0\r\n\r\n`,
-    "CR after the data": `${size}\r\n${evil}\r0\r\n\r\n`,
     "nothing after the data": `${size}\r\n${evil}0\r\n\r\n`,
     "LF ends it": `${chunk(evil)}0\r\n\n`,
-    "LF after the last size": `${chunk(evil)}0\n\r\n`,
     "no end": `${chunk(evil)}0\r\n`,
     "no chunks at all": evil
   }),
   ...casesOf("RFC 9112, 7.1.1", "400", ofChunks, {
-    "LF": `${size};a=b\n${evil}\r\n0\r\n\r\n`,
     "a hidden chunk": `${size};a\n${evil}\r\n0\r\n\r\n`,
     "CR": `${size};a=b\rx\r\n${evil}\r\n0\r\n\r\n`
   }),
-  ...casesOf(
-    "RFC 9112, 7.1.1",
-    "400",
-    (extension) => withSize(`${size};${extension}`),
-    { "NUL": "a=\0", "CR in quotes": 'a="b\rc"', "open quotes": 'a="b' }
-  ),
   [
     "chunk extensions over the limit",
     "16,385 bytes",
@@ -91,10 +60,7 @@ const broken: readonly Case[] = [
   ],
   ...casesOf("RFC 9112, 7.1.2", "400", withTrailer, {
     "no field": "x\r\n",
-    "no name": ": x\r\n",
-    "space before colon": "x : y\r\n",
     "obs-fold": "x: y\r\n z\r\n",
-    "NUL": "x: \0\r\n",
     "LF": "x: y\nz: a\r\n",
     "a request for a trailer": "POST /plants HTTP/1.1\r\n"
   }),
@@ -113,18 +79,16 @@ const broken: readonly Case[] = [
 const pieces: readonly Case[] = [
   ...casesOf("RFC 9112, 7.1", "200", ofChunks, {
     "many chunks": `${[...evil.slice(0, -6)].map(chunk).join("")}${chunk(evil.slice(-6))}000\r\n\r\n`,
-    "zeros first": `000${chunks(evil)}`,
-    "100 zeros first": `${"0".repeat(100)}${chunks(evil)}`
+    "zeros first": `000${chunks(evil)}`
   }),
-  ...casesOf("RFC 9112, 7.1.1", "200", asWritten, {
-    "extensions": ofChunks(`${size};a;b=c;d="e"\r\n${evil}\r\n0;z=1\r\n\r\n`),
-    "a quoted semicolon": withSize(`${size};a="b;c"`)
-  }),
-  ["RFC 9112, 7.1.2", "trailers", withTrailer("X: y\r\nHost: b\r\n")],
-  ["RFC 9110, 6.5.1", "a framing trailer", withTrailer("Date: x\r\n")],
+  [
+    "RFC 9112, 7.1.1",
+    "extensions",
+    ofChunks(`${size};a;b="c;d"\r\n${evil}\r\n0;z=1\r\n\r\n`)
+  ],
   ...casesOf("a trailer sets no header", "200", withTrailer, {
-    "Expect": "Expect: x\r\n",
-    "Content-Type": "Content-Type: text/plain\r\n"
+    "Host": "X: y\r\nHost: b\r\n",
+    "Content-Type": "Expect: x\r\nContent-Type: text/plain\r\n"
   }),
   ...casesOf("within the limits", "200", asWritten, {
     "a trailer of 100 fields": withTrailer("a:\r\n".repeat(100)),
@@ -148,8 +112,6 @@ const types: readonly (readonly [
     [
       "application/json",
       "Application/JSON",
-      "application/json;charset=utf-8",
-      "application/json; charset=UTF-8",
       'application/json; charset="utf-8"',
       'application/json \t;\t CHARSET="Utf-8"',
       'application/json; charset="ut\\f-8"',
@@ -166,11 +128,9 @@ const types: readonly (readonly [
     "41502",
     [
       "application/json; charset=utf-16",
-      'application/json; charset="utf-16"',
       "application/json; charset=utf8",
       'application/json; charset=""',
       "application/json; charset=utf-8; charset=utf-8",
-      'application/json; charset=utf-8; CharSet="utf-16"',
       "application/json; x=y; charset=utf-16"
     ]
   ],
@@ -182,32 +142,18 @@ const types: readonly (readonly [
       'application/json; charset=utf-8"',
       "application/json; charset =utf-8",
       "application/json; x",
-      "application/json charset=utf-8",
-      "application/json, text/plain",
       "application/json; x=\xe4",
       "application/jsonp",
-      "application/vnd.api+json",
       "application /json",
       "text/plain",
       "",
-      "__proto__",
       `application/json; x="${"\\".repeat(7_999)}"`
     ]
   ]
 ];
 const codings: Readonly<Record<string, readonly string[]>> = {
-  200: ["identity", "IDENTITY"],
-  41503: [
-    "gzip",
-    "x-gzip",
-    "br",
-    "identity, gzip",
-    "gzip, identity",
-    "utf-8",
-    "identity, identity",
-    "aws-chunked",
-    ""
-  ]
+  200: ["IDENTITY"],
+  41503: ["gzip", "identity, gzip", "identity, identity", ""]
 };
 const contents: readonly Case[] = [
   ["Content-Type", "none", request({ type: "" }), "41501"],
@@ -260,8 +206,6 @@ const expectations: readonly Case[] = [
     {
       "200-ok": "200-ok",
       "100-continue and another": "100-continue, x=y",
-      "100-continue twice": "100-continue, 100-continue",
-      "100-continue within a word": "x100-continuex",
       "two lines": "100-continue\r\nExpect: x"
     }
   ),
@@ -281,35 +225,22 @@ const texts: readonly (readonly [
 ])[] = [
   ["no body", "40008", [""]],
   ["RFC 8259, 2", "40010", [evil + evil, `${evil}\0`]],
-  ["RFC 8259, 3 to 7", "40010", ['{"id":1,}', '{"id":1,"name":"\n"}']],
+  ["RFC 8259, 3 to 7", "40010", ['{"id":1,}', `access_token=${token}`]],
   ["RFC 8259, 8.1", "40010", [`\xef\xbb\xbf${evil}`]],
   ["RFC 7493, 2.1", "40009", ['{"name":"\xff"}', '"\xe2\x82']],
   ["RFC 7493, 2.1", "40012", ['{"id":1,"name":"\\udc00\\ud800"}']],
-  [
-    "RFC 7493, 2.3",
-    "40011",
-    [
-      '{"id":1,"i\\u0064":2,"name":"a"}',
-      '{"id":1,"name":"a","x":[{"a":1,"\\u0061":1}]}'
-    ]
-  ],
+  ["RFC 7493, 2.3", "40011", ['{"id":1,"i\\u0064":2,"name":"a"}']],
   [
     "nesting over 64 levels",
     "40013",
     [`${"[".repeat(65)}${"]".repeat(65)}`, '{"a":'.repeat(100_000)]
   ],
-  ["not a NewPlant", "40014", ["null", "{}", '{"id":"7","name":"a"}']],
+  ["not a NewPlant", "40014", ["null", "{}", `{"__proto__":${evil}}`]],
   [
     "an id that is not an int64",
     "40014",
     ["1.5", "9223372036854775808", `1e${"9".repeat(100_000)}`].map(plant)
-  ],
-  [
-    "names that JavaScript gives a meaning",
-    "40014",
-    [`{"__proto__":${evil}}`, '{"id":1,"__proto__":{"name":"a"}}']
-  ],
-  ["RFC 6750, 2.2", "40010", [`access_token=${token}`]]
+  ]
 ];
 
 const ids: readonly (readonly [id: string, stored: string])[] = [
@@ -328,30 +259,18 @@ const plants: readonly Case[] = [
     "200",
     stored
   ]),
-  ...["__proto__", "constructor", "then", "\\u005f_proto__", "", "0"].map(
-    (member): Case => [
-      "names that JavaScript gives a meaning",
-      JSON.stringify(member),
-      ofBody(`{"${member}":{"id":"x","tag":5},"id":1,${name}}`)
-    ]
-  ),
-  ...casesOf("other members are not stored", "200", ofBody, {
-    "an ID, a Name": `{"ID":"x","id":1,"Name":5,${name}}`,
-    "an id and a name within": `{"x":{"id":2,"name":"a"},"id":1,${name},"y":{"id":3}}`
-  }),
-  ...casesOf("within the limits", "200", asWritten, {
-    "64 levels of nesting": ofBody(
-      `{"id":1,${name},"x":${"[".repeat(63)}${"]".repeat(63)}}`
-    ),
-    "a tag of 1 MB": ofBody(`{"id":1,${name},"tag":"${"x".repeat(1_000_000)}"}`)
-  }),
-  ["RFC 8259, 2", "white space", ofBody(`\r\n\t { "id" : 1 , ${name} }\n`)],
-  ["RFC 8259, 7", "escaped names", ofBody(`{"\\u0069\\u0064":1,${name}}`)],
-  [
-    "noncharacters are accepted",
-    "U+FFFF",
-    ofBody(utf8(`{"id":1,${name},"tag":"\uffff\\ufdd0"}`))
-  ]
+  ...["__proto__", "then", "\\u005f_proto__", ""].map((member): Case => [
+    "names that JavaScript gives a meaning",
+    JSON.stringify(member),
+    ofBody(`{"${member}":{"id":"x","tag":5},"id":1,${name}}`)
+  ]),
+  ...casesOf("RFC 8259", "200", ofBody, {
+    "an id and a name within": `{"x":{"id":2,"name":"a"},"id":1,${name},"y":{"id":3}}`,
+    "64 levels": `{"id":1,${name},"x":${"[".repeat(63)}${"]".repeat(63)}}`,
+    "white space": `\r\n\t { "id" : 1 , ${name} }\n`,
+    "escaped names": `{"\\u0069\\u0064":1,${name}}`,
+    "a noncharacter": utf8(`{"id":1,${name},"tag":"\uffff\\ufdd0"}`)
+  })
 ];
 
 const isServed = ([, , , expected = "200"]: Case): boolean =>

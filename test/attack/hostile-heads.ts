@@ -39,125 +39,67 @@ const old = { version: "HTTP/1.0", host: "" };
 const codings: readonly Case[] = [
   ...casesOf("RFC 9112, 6.1", "50101", (coding) => request({ coding }), {
     "gzip, chunked": "gzip, chunked",
-    "deflate, chunked": "deflate, chunked",
-    "identity, chunked": "identity, chunked",
-    "two lines": "gzip\r\nTransfer-Encoding: chunked",
-    "two lines, the names' case": "gzip\r\ntransfer-encoding: chunked"
+    "two lines": "gzip\r\ntransfer-encoding: chunked"
   }),
   ...casesOf("RFC 9112, 6.1", "400|501", (coding) => request({ coding }), {
     "unknown": "xchunked",
     "not last": "chunked, gzip",
     "twice": "chunked, chunked",
-    "twice, two lines": "chunked\r\nTransfer-Encoding: chunked",
     "a comma first": ",chunked",
-    "a comma last": "chunked,",
-    "a comma alone": ",",
-    "parameter": "chunked;a=b",
-    "quoted": '"chunked"',
-    "a space within": "chun ked",
-    "VT": "\x0bchunked",
-    "NBSP": "chunked\xa0"
+    "parameter": "chunked;a=b"
   }),
-  ...casesOf(
-    "RFC 9112, 6.1",
-    "400|501",
-    (coding) => request({ coding, body: evil }),
-    { "broken body": "gzip, chunked", "identity": "identity", "gzip": "gzip" }
-  ),
-  ...casesOf(
-    "RFC 9112, 6.1",
-    "40004",
-    (framing) => request({ framing, body: chunks(evil) }),
-    {
-      "with a length": length + chunked,
-      "before a length": chunked + length,
-      "with length 0": `Content-Length: 0\r\n${chunked}`
-    }
-  ),
-  ["RFC 9112, 6.1", "NUL", request({ coding: "chunked\0" }), "400"],
   ...casesOf("RFC 9112, 6.1", "400|501", asWritten, {
+    "gzip": request({ coding: "gzip", body: evil }),
     "empty": request({ framing: `Transfer-Encoding:\r\n${length}` }),
-    "and a length": withFields("Transfer-Encoding: identity\r\n")
+    "identity, and a length": withFields("Transfer-Encoding: identity\r\n")
   }),
   ...casesOf("RFC 9112, 6.1", "40004", asWritten, {
+    "with a length": request({
+      framing: length + chunked,
+      body: chunks(evil)
+    }),
+    "before a length": request({
+      framing: chunked + length,
+      body: chunks(evil)
+    }),
     "in HTTP/1.0": request({ version: "HTTP/1.0", coding: "chunked" }),
     "in HTTP/1.0, kept alive": request({
       ...old,
       coding: "chunked",
       fields: keepAlive
-    }),
-    "in HTTP/1.0, with a length": request({
-      ...old,
-      framing: length + chunked,
-      body: chunks(evil)
     })
   }),
-  ...casesOf(
-    "RFC 9112, 5.1",
-    "400",
-    (framing) => request({ framing, body: chunks(evil) }),
-    {
-      "space before the coding's colon": "Transfer-Encoding : chunked\r\n",
-      "NUL in the name": "Transfer\0-Encoding: chunked\r\n"
-    }
-  ),
-  ["RFC 9112, 5.2", "folded", request({ coding: "\r\n chunked" }), "400"]
+  ...casesOf("RFC 9112, 5", "400", asWritten, {
+    "space before the coding's colon": request({
+      framing: "Transfer-Encoding : chunked\r\n",
+      body: chunks(evil)
+    }),
+    "folded": request({ coding: "\r\n chunked" })
+  })
 ];
 
 const lengths: readonly Case[] = [
   ...casesOf("RFC 9110, 8.6", "40004", (value) => request({ length: value }), {
     "twice, same": `${size}\r\n${length.trim()}`,
-    "twice, other": `${size}\r\nContent-Length: 5`,
-    "twice, with a zero": `${size}\r\ncontent-length: 0${size}`,
+    "twice, other": `${size}\r\ncontent-length: 5`,
     "a list": `${size}, ${size}`,
-    "a list, no space": `${size},${size}`,
     "20 digits": "9".repeat(20)
   }),
   ...casesOf("RFC 9110, 8.6", "400", (value) => request({ length: value }), {
-    "a comma first": `,${size}`,
-    "a comma last": `${size},`,
     "+": `+${size}`,
     "-": "-1",
     "hexadecimal": "0x16",
-    "hexadecimal, bare": "1a",
     "a fraction": `${size}.0`,
     "a space within": "2 2",
-    "a tab within": "2\t2",
-    "a semicolon": `${size};a`,
-    "VT": `\x0b${size}`,
-    "NUL": `${size}\0`,
     "empty": ""
   }),
-  ...casesOf(
-    "RFC 9110, 8.6",
-    "400|413",
-    (value) => request({ length: value }),
-    {
-      "over 64 bits": "18446744073709551638",
-      "over 128 bits": `1${"0".repeat(40)}`
-    }
-  ),
-  [
-    "RFC 9112, 5.1",
-    "space before the length's colon",
-    request({ framing: `Content-Length : ${size}\r\n` }),
-    "400"
-  ],
-  [
-    "RFC 9112, 5.2",
-    "folded length",
-    request({ length: `\r\n ${size}` }),
-    "400"
-  ],
   ...casesOf(
     "a body over the limit",
     "41301",
     (value) => request({ length: value }),
     {
       "over the limit and all that is discarded": "16777217",
-      "15 digits": "9".repeat(15),
       "16 digits": "9".repeat(16),
-      "19 digits": "9".repeat(19),
       "the last of 64 bits": "18446744073709551615"
     }
   )
@@ -173,50 +115,33 @@ const hosts: readonly Case[] = [
   }),
   ...casesOf("RFC 9112, 3.2", "40003", asWritten, {
     "two Hosts, apart": withFields(host),
-    "HTTP/1.0, two Hosts": request({ ...old, host: host + host })
+    "HTTP/1.0, two Hosts": request({ ...old, host: host + host }),
+    "HTTP/1.0, an empty Host": request({ ...old, host: "Host:\r\n" }),
+    "absolute form and no Host": request({
+      target: "http://localhost/plants",
+      host: ""
+    })
   }),
-  ...casesOf("stricter than node:http", "40003", withHost, {
-    "an empty Host": "",
-    "a blank Host": "\t "
-  }),
-  [
-    "stricter than node:http",
-    "an empty Host in HTTP/1.0",
-    request({ ...old, host: "Host:\r\n" }),
-    "40003"
-  ],
   ...casesOf("RFC 9110, 7.2", "400", withHost, {
+    "an empty Host": "",
+    "a blank Host": "\t ",
     "Host: a space": "a b",
-    "Host: a tab": "a\tb",
-    "Host: a list with a space": "a, b",
     "Host: a path": "a/b",
-    "Host: a query": "a?b",
     "Host: a fragment": "a#b",
     "Host: userinfo": "u@a",
     "Host: a URI": "http://a",
     "Host: a port that is not a number": "a:x",
     "Host: two ports": "a:1:2",
-    "Host: a signed port": "a:+1",
     "Host: no brackets": "::1",
     "Host: open bracket": "[::1",
-    "Host: closed bracket": "::1]",
     "Host: brackets, and more": "[::1]a",
     "Host: empty brackets": "[]",
     "Host: brackets around no address": "[...]",
     "Host: % without two digits": "a%4",
     "Host: a backslash": "a\\b",
-    "Host: <": "<a>",
-    "Host: ^": "a^b",
     "Host: a byte over 7F": "\xe4",
-    "Host: DEL": "a\x7fb",
     "Host: a port alone": ":80"
-  }),
-  [
-    "RFC 9112, 3.2.2",
-    "absolute form and no Host",
-    request({ target: "http://localhost/plants", host: "" }),
-    "40003"
-  ]
+  })
 ];
 
 const lines: readonly Case[] = [
@@ -228,19 +153,10 @@ const lines: readonly Case[] = [
   ),
   ...casesOf("RFC 9112, 2.3", "400|505", (version) => request({ version }), [
     "HTTP/1.2",
-    "HTTP/0.0",
     "HTTP/1.10",
-    "HTTP/01.1",
     "HTTP/1",
-    "HTTP/1.",
-    "HTTP/1 .1",
-    "HTTP /1.1",
-    "HTTP/",
     "http/1.1",
     "HTTPS/1.1",
-    "HTTP\\1.1",
-    "HTTP/1.1x",
-    "HTTP/1.1\t",
     "HTTP/1.1 x"
   ]),
   [
@@ -249,60 +165,34 @@ const lines: readonly Case[] = [
     withLine("SOURCE /plants ICE/1.0"),
     "400|405|505"
   ],
-  ...casesOf("HTTP/0.9", "400|505", asWritten, {
-    "and fields": withLine("POST /plants"),
-    "alone": "GET /plants\r\n",
-    "alone, no path": "GET\r\n"
+  ...casesOf("RFC 9112, 3", "400|505", asWritten, {
+    "HTTP/0.9, and fields": withLine("POST /plants"),
+    "HTTP/0.9 alone": "GET /plants\r\n",
+    "no target": withLine("POST HTTP/1.1"),
+    "the preface of HTTP/2": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "a bare CR after the line": withLine("POST /plants HTTP/1.1\rX: y"),
+    "LF alone": request().replaceAll("\r\n", "\n")
   }),
-  [
-    "RFC 9113, 3.4",
-    "the preface",
-    "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    "400|505"
-  ],
-  ...casesOf("RFC 9112, 3", "40001", withLine, {
-    "a tab": "POST\t/plants HTTP/1.1",
-    "space first": " POST /plants HTTP/1.1",
-    "no space": "POST/plants HTTP/1.1",
-    "the words in reverse": "HTTP/1.1 POST /plants"
+  ...casesOf("RFC 9112, 3", "40001", asWritten, {
+    "a tab": withLine("POST\t/plants HTTP/1.1"),
+    "space first": withLine(" POST /plants HTTP/1.1"),
+    "a response": "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    "SSH": "SSH-2.0-OpenSSH_9.6\r\n",
+    "a byte order mark": `\xef\xbb\xbf${request()}`
   }),
-  ["RFC 9112, 3", "no target", withLine("POST HTTP/1.1"), "400|505"],
-  [
-    "RFC 9112, 3",
-    "a response",
-    "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
-    "40001"
-  ],
   ...casesOf("an unknown method", "40001", (method) => request({ method }), {
     "PLANT": "PLANT",
     "a long word": long,
     "POST and more": "POSTS",
-    "POS": "POS"
-  }),
-  ...casesOf("RFC 9110, 9.1", "40001", (method) => request({ method }), {
     "post": "post",
-    "Post": "Post",
-    "NUL in POST": "PO\0ST",
-    "POST in quotes": '"POST"'
+    "NUL in POST": "PO\0ST"
   }),
-  [
-    "RFC 8446",
-    "TLS",
-    "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
-    "40001"
-  ],
-  ["RFC 4253", "SSH", "SSH-2.0-OpenSSH_9.6\r\n", "40001"],
-  ["RFC 9112, 2.2", "a byte order mark", `\xef\xbb\xbf${request()}`, "40001"],
   [
     "RFC 9112, 2.2",
     "space before fields",
     request({ host: ` X: y\r\n${host}` }),
     "400"
-  ],
-  ...casesOf("RFC 9112, 2.2", "400|505", asWritten, {
-    "a bare CR after the line": withLine("POST /plants HTTP/1.1\rX: y"),
-    "LF alone": request().replaceAll("\r\n", "\n")
-  })
+  ]
 ];
 
 const connecting = { line: "CONNECT a:80 HTTP/1.1" };
@@ -325,153 +215,92 @@ const connects: readonly Case[] = [
     withoutBody({ ...connecting, authorization: "", type: "" }),
     "40101"
   ],
-  [
-    "another method",
-    "CONNECT, another token",
-    withoutBody({
-      ...connecting,
-      authorization: "Authorization: Bearer x\r\n"
-    }),
-    "40102"
-  ],
-  ...[
-    "/plants",
-    "http://localhost/plants",
-    "localhost",
-    "*",
-    "localhost:",
-    ":80",
-    "u@a:80",
-    "a:b"
-  ].map((target): Case => [
+  ...casesOf(
     "RFC 9112, 3.2.3",
-    `CONNECT ${target}`,
-    withoutBody({ method: "CONNECT", target }),
-    "400"
-  ])
+    "400",
+    (target) => withoutBody({ method: "CONNECT", target }),
+    {
+      "CONNECT /plants": "/plants",
+      "CONNECT, a URI": "http://localhost/plants",
+      "CONNECT, no port": "localhost",
+      "CONNECT, an empty port": "localhost:",
+      "CONNECT, no host": ":80",
+      "CONNECT, userinfo": "u@a:80"
+    }
+  )
 ];
 
 const targets: readonly Case[] = [
   ...casesOf("a fragment in the target", "40002", withTarget, ["/plants#x"]),
   ...casesOf("a fragment in the target", "400", withTarget, [
-    "/plants#",
-    "/#/plants",
     "#",
     "/plants?a#b",
     "http://localhost/plants#x",
-    "http://localhost#",
-    "http://localhost/?#"
-  ]),
-  ...casesOf("RFC 9110, 4.2.4", "400", withTarget, [
-    "http://user@localhost/plants",
-    "http://u:p@localhost/plants",
-    "http://@localhost/plants"
-  ]),
-  ...casesOf("RFC 9112, 3.2.2", "400|505", withTarget, [
-    "http:///plants",
-    "http://",
-    "http:/plants",
-    "http:plants",
-    "http://[::1/plants",
-    "http://a:b/plants",
-    "http://a b/plants",
-    "http://a\\plants",
-    "ftp://localhost/plants",
-    "ws://localhost/plants",
-    "file:///plants",
-    "urn:plants"
+    "http://localhost#"
   ]),
   ...casesOf("RFC 9112, 3.2", "400|505", withTarget, [
+    "http://u:p@localhost/plants",
+    "http:///plants",
+    "http:/plants",
+    "http://[::1/plants",
+    "http://a:b/plants",
+    "http://a\\plants",
+    "ftp://localhost/plants",
     "plants",
     "*",
     "localhost:80",
     "?/plants",
-    "./plants",
     "%2Fplants",
     "",
     "/pl ants",
-    "/pl\tants",
     "/plants\0",
-    "/plants\x7f",
     "/pl\xe4nts",
-    "/plants?\xff",
-    "/plants?a b"
+    "/plants?\xff"
   ])
 ];
 
 const sections: readonly Case[] = [
-  ...casesOf("RFC 9112, 5.1", "400", withFields, {
+  ...casesOf("RFC 9112, 2.2 and 5", "400", withFields, {
     "space before colon": "X : y\r\n",
-    "tab before colon": "X\t: y\r\n"
-  }),
-  ...casesOf("RFC 9112, 5.2", "400", withFields, {
     "obs-fold": "X: y\r\n z\r\n",
-    "obs-fold, a tab": "X: y\r\n\tz\r\n"
-  }),
-  [
-    "RFC 9112, 5.2",
-    "obs-fold, token",
-    request().replace("Bearer ", "Bearer\r\n "),
-    "400"
-  ],
-  ...casesOf("RFC 9112, 2.2", "400", withFields, {
     "a bare LF": "X: y\n",
     "a hidden coding": "X: y\nTransfer-Encoding: chunked\r\n",
     "a hidden coding, CR": "X: y\rTransfer-Encoding: chunked\r\n",
-    "CR CR LF": "X: y\r\r\n"
+    "CR CR LF": "X: y\r\r\n",
+    "NUL in a value": "X: a\0b\r\n",
+    "no name": ": b\r\n",
+    "no colon": "X\r\n"
   }),
-  ...casesOf("RFC 9112, 2.2", "400", asWritten, {
+  ...casesOf("RFC 9112, 2.2 and 5", "400", asWritten, {
+    "obs-fold, token": request().replace("Bearer ", "Bearer\r\n "),
     "LF ends the head": request().replace("\r\n\r\n", "\r\n\n"),
     "CR ends the head": request().replace("\r\n\r\n", "\r\n\r")
   }),
-  ...casesOf("RFC 9110, 5.5", "400", (byte) => withFields(`X: a${byte}b\r\n`), {
-    "NUL in a value": "\0",
-    "BEL in a value": "\x07",
-    "VT in a value": "\x0b",
-    "ESC in a value": "\x1b",
-    "DEL in a value": "\x7f",
-    "a bare CR": "\rz: "
-  }),
-  ...[...'\0\x07\x7f\xe4 ()<>@,;\\"/[]?={}'].map((byte): Case => [
+  ...[...'\0\x7f\xe4 (@"{'].map((byte): Case => [
     "RFC 9110, 5.1",
     `${JSON.stringify(byte)} in a name`,
     withFields(`X${byte}: b\r\n`),
     "400"
   ]),
-  ["RFC 9110, 5.1", "no name", withFields(": b\r\n"), "400"],
-  ["RFC 9112, 5", "no colon", withFields("X\r\n"), "400"],
   ...casesOf("a repeated field", "40007", withFields, {
     "Authorization": "authorization: Bearer x\r\n",
     "Authorization, the same": known,
     "Authorization, one empty": "Authorization:\r\n"
   }),
-  [
-    "a repeated field",
-    "Authorization, Basic first",
-    request({ authorization: `Authorization: Basic eA==\r\n${known}` }),
-    "40007"
-  ],
   ...casesOf("a repeated field", "40005", withFields, {
     "Content-Type": "Content-Type: text/plain\r\n",
     "Content-Type, the same": json.toLowerCase(),
     "Idempotency-Key": 'Idempotency-Key: "a\r\nIdempotency-Key: b"\r\n'
   }),
-  ...casesOf("a header section over 16 KiB", "43101", withFields, {
-    "a value": `X: ${long}\r\n`,
-    "a name": `${long}: x\r\n`,
-    "space after a value": `X: y${" ".repeat(16_384)}\r\n`,
-    "90 fields": `X: ${"x".repeat(190)}\r\n`.repeat(90)
-  }),
-  ...casesOf("a header section over 16 KiB", "43101", withTarget, {
-    "the target": `/${long}`,
-    "the query": `/plants?${long}`
-  }),
   ...casesOf("a header section over 16 KiB", "43101", asWritten, {
+    "a value": withFields(`X: ${long}\r\n`),
+    "a name": withFields(`${long}: x\r\n`),
+    "the target": withTarget(`/${long}`),
+    "90 fields": withFields(`X: ${"x".repeat(190)}\r\n`.repeat(90)),
     "by a byte": headOf(16_385),
     "no end": `POST /plants HTTP/1.1\r\nX: ${"x".repeat(40_000)}`
   }),
   ["more than 100 fields", "101 fields", withFields(short(97)), "43102"],
-  ["more than 100 fields", "1500 fields", withFields(short(1_500)), "431"],
   ...casesOf("fields that Node 20 loses", "431", asWritten, {
     "1500 fields, then a coding": request({
       framing: short(1_500) + chunked,
@@ -490,54 +319,32 @@ const unusual: readonly Case[] = [
   ...casesOf("RFC 9112, 5: OWS", "200", asWritten, {
     "around the coding": request({ coding: "\t chunked  " }),
     "around the length": request({ length: `\t ${size}  ` }),
-    "none": request().replaceAll(": ", ":")
+    "none": request().replaceAll(": ", ":"),
+    "a zero before the length": request({ length: `0${size}` })
   }),
-  ...casesOf("RFC 9110, 8.6", "200", asWritten, {
-    "a zero first": request({ length: `0${size}` }),
-    "5000 zeros first": request({ length: `${"0".repeat(5_000)}${size}` })
-  }),
-  ...casesOf("RFC 9112, 2.2", "200", asWritten, {
-    "an empty line first": `\r\n${request()}`,
-    "three empty lines first": `\r\n\r\n\r\n${request()}`
-  }),
+  ["RFC 9112, 2.2", "three empty lines", `\r\n\r\n\r\n${request()}`],
   ...casesOf("RFC 9112, 3.2.2", "200", withTarget, {
     "absolute form": "http://elsewhere:1/plants?a",
     "absolute form, https": "https://localhost/plants",
-    "absolute form, any case": "HTTP://LOCALHOST/plants?x",
-    "absolute form, an address": "http://[::1]:80/plants"
+    "absolute form, an address, any case": "HTTP://[::1]:80/plants?x"
   }),
   ...casesOf(
     "a query is ignored",
     "200",
     (query) => withTarget(`/plants${query}`),
-    ["?", "?a=b", "?/a?b/../c", "?access_token=x", "?%00"]
+    ["?", "?/a?b/../c", "?access_token=x"]
   ),
   ...casesOf(
     "RFC 9110, 7.2",
     "200",
     (value) => request({ host: `HOST: ${value}\r\n` }),
-    [
-      "[::1]:8080",
-      "[::1]",
-      "[v1.a:b]",
-      "127.0.0.1:1",
-      "a:",
-      "a_b.example",
-      "%41",
-      "a,b",
-      "A.B"
-    ]
+    ["[::1]:8080", "[v1.a:b]", "127.0.0.1:1", "a:", "a_b.example", "%41"]
   ),
   ...casesOf("RFC 9110, 5.1", "200", asWritten, {
     "unknown fields": withFields("__proto__: x\r\nconstructor: y\r\n"),
     "all of a token": withFields("!#$%&'*+-.^_`|~09aZ: y\r\n")
   }),
   ["RFC 9110, 5.5", "bytes over 7F", withFields("X: \x80\xff\r\n")],
-  [
-    "RFC 9110, 5.3",
-    "unknown fields twice",
-    withFields("X: y\r\nX: z\r\nCookie: a\r\n")
-  ],
   ...casesOf("within the limits", "200", asWritten, {
     "a header section of 16 KiB": headOf(16_384),
     "100 fields": withFields(short(96))
@@ -557,7 +364,7 @@ const unusual: readonly Case[] = [
     "RFC 9112, 9.3: not close",
     "200",
     (value) => withFields(`Connection: ${value}\r\n`),
-    ["close-not", "x-close", "keep-alive"]
+    ["close-not", "x-close"]
   ),
   ...casesOf("RFC 9110, 10.1.1", "200", asWritten, {
     "an empty Expect": withFields("Expect:\r\n"),
@@ -592,7 +399,6 @@ const lasts: readonly Case[] = [
   // Node's parser drops the rest of a segment after an Upgrade.
   ...casesOf("RFC 9110, 7.8", "200", withFields, {
     "Upgrade": upgrade,
-    "h2c": "Connection: Upgrade\r\nUpgrade: h2c\r\n",
     "h2c with settings":
       "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
     "Proxy-Connection": `Proxy-${upgrade}`
@@ -610,48 +416,26 @@ const refused: readonly Case[] = [
     "/",
     "/plants/",
     "/Plants",
-    "/PLANTS",
     "//plants",
-    "/plants/1",
     "/plants;a",
-    "/plant",
-    "/v1/plants",
     "/%70lants",
-    "/plants%00",
     "/x/../plants",
-    "/plants/.",
     "/?/plants",
-    "/__proto__",
     "//localhost/plants",
     "http://localhost",
-    "http://localhost/plants/",
-    "http://a?/plants",
-    "http://localhost//plants"
+    "http://a?/plants"
   ]),
-  ...[
+  ...casesOf("another method", "40501", (method) => request({ method }), [
     "GET",
-    "PUT",
-    "PATCH",
     "DELETE",
     "OPTIONS",
     "TRACE",
-    "PROPFIND",
-    "M-SEARCH",
-    "PURGE",
-    "LINK"
-  ].map((method): Case => [
-    "another method",
-    `${method} and a body`,
-    request({ method }),
-    "40501"
+    "M-SEARCH"
   ]),
-  ...["GET", "TRACE", "DELETE"].map((method): Case => [
-    "another method",
-    `${method}, chunked`,
-    request({ method, coding: "chunked" }),
-    "40501"
-  ]),
-  ["another method", "TRACE alone", withoutBody({ method: "TRACE" }), "40501"],
+  ...casesOf("another method", "40501", asWritten, {
+    "GET, chunked": request({ method: "GET", coding: "chunked" }),
+    "TRACE alone": withoutBody({ method: "TRACE" })
+  }),
   [
     "another method",
     "OPTIONS *",
@@ -660,12 +444,8 @@ const refused: readonly Case[] = [
   ],
   ...casesOf("another scheme", "40101", withCredentials, [
     "Basic eA==",
-    token,
-    `Bearer${token}`,
     `Bear ${token}`,
-    `"Bearer" ${token}`,
     `Bearer=${token}`,
-    `Digest Bearer ${token}`,
     `Basic ${token}, Bearer ${token}`
   ]),
   ...casesOf(
@@ -699,21 +479,15 @@ const refused: readonly Case[] = [
     `Bearer token="${token}"`,
     "Bearer ==",
     "Bearer a=b",
-    "Bearer a:b",
-    "Bearer a%20b",
-    "Bearer a\\b",
-    "Bearer \xa0a",
     "Bearer t\xe9st",
 
     // Reading the file of tokens does not help.
     `Bearer ${tokenDigest(token)}`
   ]),
   ...casesOf("an unknown token", "40102", withCredentials, {
-    "of one byte": "Bearer x",
     "of marks": "Bearer -._~+/",
     "a known one and =": `Bearer ${token}=`,
     "a known one, a byte less": `Bearer ${token.slice(0, -1)}`,
-    "a known one, a byte more": `Bearer x${token}`,
     "a known one in capitals": `Bearer ${token.toUpperCase()}`,
     "the digest of a known one": `Bearer ${tokenDigest(token).slice(7)}`,
     "of 8,000 bytes": `Bearer ${"x".repeat(8_000)}`
@@ -727,22 +501,17 @@ const badKeys: readonly Case[] = casesOf(
   {
     "an empty key": "",
     "an empty String": '""',
+    "a list": "a,b",
     "256 characters": "k".repeat(256),
     "256 characters in quotes": `"${"k".repeat(256)}"`,
     "open quotes": '"a',
     "a parameter": '"a";b=c',
     "a space": "a b",
-    "a list": "a, b",
     "a backslash": "a\\b",
     "a quote within": 'a"b',
     "an unknown escape": '"\\a"',
-    "a tab in quotes": '"a\tb"',
-    "a quote alone": '"',
-    "text after quotes": '"a"b',
     "an escape last": '"\\"',
-    "a byte over 7F in quotes": '"\xe9"',
-    "256 escapes in quotes": `"${'\\"'.repeat(256)}"`,
-    "two Strings": '"a" "b"'
+    "a byte over 7F in quotes": '"\xe9"'
   }
 );
 
