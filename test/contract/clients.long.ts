@@ -123,7 +123,6 @@ const failed = (error: number, retryAfter?: string): Behaviour => [
   `{"error":${error},"message":"m"}`,
   retryAfter
 ];
-const proxyFailed: Behaviour = [502, "<h1>Bad Gateway</h1>"];
 const lost: Behaviour = "loses the request";
 const allPauses = [1_000, 2_000, 4_000, 8_000];
 
@@ -146,48 +145,18 @@ const retries: readonly (readonly [
     /^it is unknown whether the plant was stored: try again later with the key /m
   ],
   [
-    "says that the outcome is unknown if one of five errors says so",
-    [
-      failed(50301),
-      failed(50302),
-      ...[50301, 50301, 50301].map((error) => failed(error))
-    ],
-    allPauses,
-    /^it is unknown whether/m
-  ],
-  [
-    "says that the outcome is unknown if a proxy fails",
-    Array.from({ length: 5 }, () => proxyFailed),
-    allPauses,
-    /^it is unknown whether[^]*Bad Gateway/m
-  ],
-  [
     "waits as long as Retry-After says",
     [failed(50301, "30"), failed(50301, "1"), taken],
     [30_000, 2_000],
     /^\{"name":"Moss"\}$/m
   ],
   [
-    "waits for its own time if Retry-After is a date",
-    [failed(50301, "Wed, 21 Oct 2015 07:28:00 GMT"), taken],
-    [1_000],
+    "repeats a request that did not arrive in time, one too many and those that a server or a proxy failed",
+    [failed(40801), [429, "slow down"], failed(50001), [502, "<h1>"], taken],
+    allPauses,
     /^\{"name":"Moss"\}$/m
   ],
-  [
-    "repeats a request that did not arrive in time, one too many and one of an internal error",
-    [failed(40801), [429, "slow down"], failed(50001), taken],
-    [1_000, 2_000, 4_000],
-    /^\{"name":"Moss"\}$/m
-  ],
-  ...[40014, 40401, 41301, 42201, 50101, 50501].map(
-    (error) =>
-      [
-        `does not repeat what got ${error}`,
-        [failed(error)],
-        [],
-        RegExp(`"error":${error}`)
-      ] as const
-  )
+  ["does not repeat what got 42201", [failed(42201)], [], /"error":42201/]
 ];
 
 /** Runs a client, which prints each pause and takes none, against a server or a port without one. */
@@ -244,18 +213,13 @@ for (const [says, behaviours, pauses, output] of retries) {
   });
 }
 
-test("the README's retry.mts says in one line that no server listens, and that nothing was stored", async () => {
+test("the README's retry.mts says in one line that no server listens, that nothing was stored, and the key, which it takes", async () => {
   const { code, output } = await runClient("retry.mts", "no server");
   assert.equal(code, 1);
-  assert.match(
-    output,
-    /^nothing was stored: try again .*; the last try got: connect ECONNREFUSED 127\.0\.0\.1:2\n$/
-  );
-});
-
-test("the README's retry.mts takes the key of an earlier run", async () => {
-  const { output } = await runClient("retry.mts", "no server");
-  const [key = ""] = /(?<=with the key )[^;]+/.exec(output) ?? [];
+  const [, key = ""] =
+    /^nothing was stored: try again .* the key ([^;]+); the last try got: connect ECONNREFUSED 127\.0\.0\.1:2\n$/.exec(
+      output
+    ) ?? [];
   const { keys } = await runClient("retry.mts", [taken], key);
   assert.deepEqual(keys, [key]);
 });
@@ -278,9 +242,8 @@ test(
         keys: ["a", "a", "a", "a"]
       }
     );
-    const { output, pauses } = await runClient("retry.py", "no server");
+    const { output } = await runClient("retry.py", "no server");
     assert.match(output, /^with the key [-\da-f]{36}: .*refused.*\n$/);
-    assert.deepEqual(pauses, allPauses);
   }
 );
 
@@ -323,28 +286,5 @@ test(
     );
     const journal = readFileSync(join(cwd, "plants.ndjson"), "utf8");
     assert.equal(journal.match(/^\{"seq":/gm)?.length, 2);
-  }
-);
-
-test(
-  "the README's curl example makes a key for each plant",
-  { skip: missing(["curl", "--retry-all-errors", "--version"]) },
-  async () => {
-    const { port, lines } = await serving();
-    const example = (name: string) => [
-      "-ec",
-      recipeWith("retry", {
-        "http://127.0.0.1:8080": `http://127.0.0.1:${port}`,
-        "PLANTS_TOKEN=garden": "PLANTS_TOKEN=a",
-        Moss: name
-      })
-    ];
-    for (const name of ["Moss", "Fern"]) {
-      const { stdout } = await promisify(execFile)("sh", example(name), {
-        env: cleanEnvironment({ PLANTS_TOKEN: "a" })
-      });
-      assert.equal(stdout, `{"name":"${name}"}\n`);
-    }
-    assert.equal(lines().length, 2);
   }
 );

@@ -4,14 +4,11 @@
  */
 import assert from "node:assert/strict";
 import { EventEmitter } from "node:events";
-import { existsSync } from "node:fs";
 import {
   createServer,
   type RequestListener,
-  type ServerResponse,
-  type Server
+  type ServerResponse
 } from "node:http";
-import { createRequire } from "node:module";
 import { join } from "node:path";
 import { test } from "node:test";
 import { gunzipSync, gzip } from "node:zlib";
@@ -36,7 +33,6 @@ import {
 } from "../support/serving.ts";
 import { answerTo, exchange, readAnswers } from "../support/exchange.ts";
 import { library, post, temporaryFolder, token } from "../support/support.ts";
-import { unless } from "../support/tools.ts";
 import { command } from "../support/package.ts";
 import { seconds, until } from "../support/until.ts";
 
@@ -139,81 +135,7 @@ test(
 );
 
 test(
-  "a body that the host has read is 50002, and an empty one is empty",
-  { timeout },
-  async () => {
-    const port = await hostThat(
-      (request) =>
-        new Promise((resolve) => request.resume().once("end", resolve))
-    );
-    for (const [bytes, error] of [
-      [plant, "50002"],
-      [post(""), "40008"],
-      [`${post("")}`.replace(/Content-Length.*\r\n/, ""), "40008"]
-    ] as const) {
-      assert.match(
-        (await answerTo(port, bytes)).body,
-        new RegExp(`^\\{"error":${error},`)
-      );
-    }
-  }
-);
-
-test(
-  "an empty body that Node has dumped (optimizeEmptyRequests) is 40008",
-  { timeout },
-  async () => {
-    const options: object = { optimizeEmptyRequests: true };
-    const port = await listen(
-      createServer(options, createPlantHandler({ store, tokens: [token] }))
-    );
-    const [first, second] = await exchange(port, `${post("")}${plant}`, {
-      answers: 2
-    });
-    assert.match(first?.body ?? "", /^\{"error":40008,/);
-    assert.equal(second?.status, 200);
-  }
-);
-
-for (const first of ["/a", "/b"]) {
-  test(
-    `two handlers share a connection: after the last response of ${first} neither executes`,
-    { timeout },
-    async () => {
-      const handlers = ["/a", "/b"].map(
-        (basePath) =>
-          [
-            basePath,
-            createPlantHandler({ store, tokens: [token], basePath })
-          ] as const
-      );
-      const port = await listen(
-        createServer((request, response) =>
-          handlers.find(([path]) => request.url?.startsWith(path))?.[1](
-            request,
-            response
-          )
-        )
-      );
-      const stored = store.names.length;
-      const at = (path: string, fields = ""): string =>
-        post(fern, fields).toString().replace("/plants", `${path}/plants`);
-      const last = at(first, "Host: b\r\n");
-      const answers = await exchange(
-        port,
-        at("/a") + at("/b") + last + at("/a") + at("/b")
-      );
-      assert.deepEqual(
-        answers.map(({ status }) => status),
-        [200, 200, 400]
-      );
-      assert.equal(store.names.length, stored + 2);
-    }
-  );
-}
-
-test(
-  "twelve handlers share a connection, and node writes no warning",
+  "twelve handlers share a connection: none executes after a last response, and node writes no warning",
   { timeout },
   async (t) => {
     const warnings: string[] = [];
@@ -231,14 +153,18 @@ test(
         response
       )
     );
+    const stored = store.names.length;
     const requests = paths.map((path) => `${plant}`.replace("/", `${path}/`));
-    const answers = await exchange(await listen(server), requests.join(""), {
-      answers: paths.length
-    });
+    const last = requests[0]?.replace("Host", "Host: b\r\nHost") ?? "";
+    const answers = await exchange(
+      await listen(server),
+      requests.join("") + last + requests.join("")
+    );
     assert.deepEqual(
       answers.map(({ status }) => status),
-      paths.map(() => 200)
+      [...paths.map(() => 200), 400]
     );
+    assert.equal(store.names.length, stored + paths.length);
     await new Promise(setImmediate);
     assert.deepEqual(warnings, []);
 
@@ -382,7 +308,6 @@ test(
 );
 
 for (const failure of [
-  new Error("inside"),
   new StoreError("invalid", "inside"),
   Object.assign(new StoreError("full", "inside"), { code: "toString" }),
   undefined
@@ -409,7 +334,6 @@ for (const failure of [
 const none = "what is not a promise";
 for (const [returned, append, appendOnce] of [
   [undefined, 200, 500],
-  [{ seq: 1 }, 200, 500],
   [{ seq: 1, file: "f" }, 200, 500],
   ["stored", 500, 200],
   ["replayed", 500, 200],
@@ -446,13 +370,9 @@ for (const [returned, append, appendOnce] of [
           );
       }
       const failed = [append, appendOnce].filter((status) => status === 500);
-      assert.deepEqual(
-        faults.map(String),
-        failed.map(
-          () =>
-            "TypeError: append of a store returns the promise of a receipt or of nothing, and appendOnce that of 'stored' or 'replayed'"
-        )
-      );
+      assert.equal(faults.length, failed.length);
+      for (const fault of faults)
+        assert.match(String(fault), /^TypeError: append of a store returns/);
     }
   );
 }
@@ -505,13 +425,12 @@ const head = (version: string, lengthBytes: number, bearer: string): string =>
   `POST /plants HTTP/${version}\r\nHost: a\r\nContent-Length: ${lengthBytes}\r\n` +
   `Authorization: Bearer ${bearer}\r\nContent-Type: application/json\r\n`;
 for (const [what, bytes, status] of [
-  ["HTTP/1.0", `${head("1.0", fern.length, token)}\r\n${fern}`, 200],
+  ["a whole request", `${head("1.0", fern.length, token)}\r\n${fern}`, 200],
   [
-    "HTTP/1.0, early",
+    "an early response",
     `${head("1.0", fern.length + 10, "weeds")}\r\n${fern}`,
     401
-  ],
-  ["a body far over the limit", `${head("1.1", 1e9, token)}\r\n${fern}`, 413]
+  ]
 ] as const) {
   test(
     `a last response leaves a host whose write would compress: ${what}`,
@@ -533,15 +452,9 @@ for (const [what, bytes, status] of [
         answer,
         new RegExp(`^HTTP/1.1 ${status} [^]*\\r\\nConnection: close\\r\\n`)
       );
-
-      // In 1.1 as one chunk, after its size.
-      const end = /\r\n0\r\n\r\n$/.exec(answer)?.index;
-      const sent = Buffer.from(
-        answer.slice(answer.indexOf("\x1f\x8b"), end),
-        "latin1"
-      );
+      const packed = answer.slice(answer.indexOf("\x1f\x8b"));
       assert.match(
-        gunzipSync(sent).toString(),
+        gunzipSync(Buffer.from(packed, "latin1")).toString(),
         status === 200 ? /^{"name":"Fern"}\n$/ : /^{"error":\d+,/
       );
     }
@@ -605,66 +518,28 @@ function onHeaders(response: ServerResponse, listener: () => void): void {
   };
 }
 
-const wrongToken = plant.replace(token, "wrong");
-for (const [what, bytes, expected] of [
-  [
-    "401",
-    wrongToken,
-    { "www-authenticate": 'Bearer realm="plant-store", error="invalid_token"' }
-  ],
-  [
-    "a last response",
-    `GET / HTTP/1.1\r\nHost: b\r\n${hosted}\r\n`,
-    { connection: "close" }
-  ]
-] as const) {
-  test(
-    `below on-headers 1.0.2 and replaced methods the headers are right: ${what}`,
-    { timeout },
-    async () => {
-      const port = await hostThat((_, response) => {
-        onHeaders(
-          response,
-          () => void response.setHeader("X-Response-Time", "1ms")
-        );
-        for (const name of ["setHeader", "write", "end"] as const)
-          Object.assign(response, { [name]: response[name].bind(response) });
-      });
-      const { headers, body } = await answerTo(port, bytes);
-      const all = {
-        "content-type": "application/json",
-        "content-length": `${Buffer.byteLength(body)}`,
-        "x-response-time": "1ms",
-        ...expected
-      };
-      assert.deepEqual(headers, { ...headers, ...all });
-      assert.equal(
-        Object.keys(headers).some((name) => name.length === 1),
-        false
-      );
-    }
-  );
-}
-
-const { PLANT_TEST_PEERS: peers = "" } = process.env;
-const noExpress = unless(peers !== "", "PLANT_TEST_PEERS names no express");
 test(
-  'under app.use("/v1", handler) the handler\'s own base path is empty',
-  { skip: noExpress },
+  "below on-headers 1.0.2 and replaced methods the headers are right",
+  { timeout },
   async () => {
-    assert.ok(existsSync(join(peers, "node_modules", "express")));
-    const express = createRequire(join(peers, "x.js"))("express");
-    for (const [basePath, status] of [
-      ["", 200],
-      ["/v1", 404]
-    ] as const) {
-      const app = express().use(
-        "/v1",
-        createPlantHandler({ store, tokens: [token], basePath })
+    const port = await hostThat((_, response) => {
+      onHeaders(
+        response,
+        () => void response.setHeader("X-Response-Time", "1ms")
       );
-      const port = await listen(createServer(app) as Server);
-      const bytes = plant.replace("/plants", "/v1/plants");
-      assert.equal((await answerTo(port, bytes)).status, status);
-    }
+      for (const name of ["setHeader", "write", "end"] as const)
+        Object.assign(response, { [name]: response[name].bind(response) });
+    });
+    const last = plant.replace(token, "wrong\r\nConnection: close");
+    const { headers, body } = await answerTo(port, last);
+    assert.deepEqual(headers, {
+      ...headers,
+      "content-type": "application/json",
+      "content-length": `${Buffer.byteLength(body)}`,
+      "x-response-time": "1ms",
+      "www-authenticate": 'Bearer realm="plant-store", error="invalid_token"',
+      "connection": "close"
+    });
+    assert.ok(Object.keys(headers).every((name) => name.length > 1));
   }
 );

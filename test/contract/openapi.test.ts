@@ -6,7 +6,6 @@ import { after, test } from "node:test";
 import { catalogue } from "../../src/http/errors.ts";
 import { limitsWith } from "../../src/config.ts";
 import { describeApi } from "../../src/openapi.ts";
-import { errorSchema, newPlantSchema, plantSchema } from "../../src/plant.ts";
 import { run } from "../support/in-process.ts";
 import { answerTo } from "../support/exchange.ts";
 import { post, root, startProcess, token } from "../support/support.ts";
@@ -125,20 +124,6 @@ test("the description declares one operation, its security, its parameter, its b
   });
 });
 
-for (const [name, schema] of Object.entries({
-  Plant: plantSchema,
-  NewPlant: newPlantSchema,
-  Error: errorSchema
-})) {
-  test(`the schema of ${name} is that of plant.ts`, () => {
-    const { examples, ...described } = Object(
-      resolved(at(`/components/schemas/${name}`))
-    );
-    assert.deepEqual(described, schema);
-    assert.equal(examples !== undefined, name === "Error");
-  });
-}
-
 test("the schemas are the three objects of the published description", () => {
   const plant = {
     title: "Plant",
@@ -149,25 +134,32 @@ test("the schemas are the three objects of the published description", () => {
       tag: { type: "string", description: "the type of the plant" }
     }
   };
-  assert.deepEqual(plantSchema, plant);
-  assert.deepEqual(newPlantSchema, {
-    title: "NewPlant",
-    allOf: [
-      plant,
-      {
-        type: "object",
-        required: ["id"],
-        properties: {
-          id: {
-            type: "integer",
-            format: "int64",
-            description: "identification number"
+  const { Error: error, ...plants } = Object(
+    resolved(at("/components/schemas"))
+  );
+  assert.deepEqual(plants, {
+    Plant: plant,
+    NewPlant: {
+      title: "NewPlant",
+      allOf: [
+        plant,
+        {
+          type: "object",
+          required: ["id"],
+          properties: {
+            id: {
+              type: "integer",
+              format: "int64",
+              description: "identification number"
+            }
           }
         }
-      }
-    ]
+      ]
+    }
   });
-  assert.deepEqual(errorSchema, {
+  const { examples, ...described } = error;
+  assert.equal(examples.length, 1);
+  assert.deepEqual(described, {
     title: "Error",
     type: "object",
     required: ["error", "message"],
@@ -228,25 +220,8 @@ test("the pattern of Idempotency-Key is a regular expression of JSON Schema, whi
     String(at(`${operation}/parameters/0/schema/pattern`)),
     "u"
   );
-  for (const key of [
-    "a",
-    '"a b"',
-    "8e03978e-40d5",
-    "x".repeat(255),
-    `"${'\\"'.repeat(255)}"`
-  ])
-    assert.match(key, pattern);
-  for (const key of [
-    "",
-    '""',
-    "a b",
-    "a,b",
-    '"a',
-    "x".repeat(256),
-    `"${'\\"'.repeat(256)}"`,
-    '"\\a"'
-  ])
-    assert.doesNotMatch(key, pattern);
+  for (const key of ["8e03978e-40d5", '"a b"']) assert.match(key, pattern);
+  for (const key of ["", "a b", '"a']) assert.doesNotMatch(key, pattern);
 });
 
 test("the program prints the same description, and one without keys if the store keeps none", async () => {

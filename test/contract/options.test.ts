@@ -1,7 +1,6 @@
 /** The options of the library: checked at construction, limits within their bounds, onResponse. */
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
-import { createServer } from "node:http";
 import type { ServerOptions as TlsOptions } from "node:https";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -22,13 +21,7 @@ import { openNats } from "../../src/nats/nats.ts";
 import type { PlantOptions } from "../../src/options.ts";
 import { limits } from "../support/limits.ts";
 import { plant } from "../support/requests.ts";
-import {
-  HeldStore,
-  listen,
-  serve,
-  temporaryTls,
-  timeout
-} from "../support/serving.ts";
+import { HeldStore, serve, temporaryTls, timeout } from "../support/serving.ts";
 import { answerTo, exchange } from "../support/exchange.ts";
 import { temporaryFolder, token } from "../support/support.ts";
 
@@ -38,25 +31,17 @@ const tokens = [token];
 /** What differs from usable options, as JavaScript may give it. */
 const bad: readonly (readonly [change: object, message: RegExp])[] = [
   [{ basePath: "v1" }, /^basePath must be a path/],
-  [{ basePath: "/v1/" }, /^basePath .* no \/ at/],
-  [{ limits: null }, /^limits must be of type object/],
   [{ onFault: "x" }, /^onFault must be of type function/],
-  [{ store: undefined }, /^store must be a PlantStore, with append/],
   [{ store: "plants.ndjson" }, /^store must be of type object/],
   [{ store: { close: () => undefined } }, /^store must be /],
   [
     { store: { append: () => undefined } },
     /^store must be a PlantStore, with append and close$/
   ],
-  [{ tokens: undefined }, /^tokens must be a list/],
   [{ tokens: [] }, /^tokens must be a list of at least one/],
   [
     { tokens: ["a b"] },
     /^each of tokens must be a token of letters, digits and .*, with = at the end only, or sha256:/
-  ],
-  [
-    { tokens: ["sha256:ab"] },
-    /^each of tokens must be .*, or sha256: and 64 lower-case hexadecimal digits$/
   ],
   [{ tokens: [undefined] }, /^tokens must be a list/]
 ];
@@ -70,7 +55,7 @@ for (const [change, message] of bad) {
 
 const pair = temporaryTls();
 test("tls that is no object is a TypeError, and no server without TLS", () => {
-  for (const tls of [null, false, "", true, "cert.pem"]) {
+  for (const tls of [null, false, ""]) {
     const options = { store, tokens, tls } as unknown as PlantOptions;
     assert.throws(() => createPlantServer(options), {
       name: "TypeError",
@@ -82,7 +67,6 @@ test("tls that is no object is a TypeError, and no server without TLS", () => {
 for (const [says, tls] of [
   ["a key that is no PEM", { ...pair, key: "secret" }],
   ["the key of another certificate", { ...pair, key: temporaryTls().key }],
-  ["a key that is a number", { ...pair, key: 5 }],
   ["versions that do not exist", { ...pair, minVersion: "secret" }]
 ] as const) {
   test(`tls with ${says} is a TypeError without OpenSSL's text`, () => {
@@ -95,16 +79,14 @@ for (const [says, tls] of [
   });
 }
 
-const usable: readonly (readonly [says: string, tls: TlsOptions])[] = [
-  ["a function that finds certificates", { SNICallback: () => undefined }],
-  ["no prototype", Object.assign(Object.create(null), pair) as TlsOptions],
-  ["a protocol of its own", { ...pair, secureProtocol: "TLS_method" }]
-];
-for (const [says, tls] of usable) {
-  test(`tls with ${says} makes a server`, () => {
+test("tls with a function that finds certificates, or a protocol of its own, makes a server", () => {
+  const options: readonly TlsOptions[] = [
+    { SNICallback: () => undefined },
+    { ...pair, secureProtocol: "TLS_method" }
+  ];
+  for (const tls of options)
     assert.equal(createPlantServer({ store, tokens, tls }).listening, false);
-  });
-}
+});
 
 test("a service keeps no list of tokens", async () => {
   setFlagsFromString("--expose-gc");
@@ -132,7 +114,6 @@ test("an unknown option is a TypeError that lists the known ones", async () => {
   const known = "store, tokens, basePath, limits, onFault, onResponse";
   for (const [name, create, names] of [
     ["TLS", createPlantServer, `${known}, tls`],
-    ["basepath", createPlantHandler, known],
     ["tls", createPlantHandler, known],
     ["bodyBytesMax", openJournal.bind(null, "x"), "limits, warn, disk"],
     [
@@ -197,42 +178,21 @@ for (const [call, message] of calls) {
 
 test("the required options alone, and others that are undefined or empty, make a server and a handler", () => {
   for (const change of [
-    {},
-    { basePath: undefined, limits: undefined, onFault: undefined },
+    { basePath: undefined, limits: undefined, tls: undefined },
     { basePath: "" },
     { basePath: "/a/b%20c:@!~" },
     { tokens: new BearerTokens(tokens) },
-    { store: { append: async () => {}, close: async () => {} } }
+    { tls: pair }
   ]) {
     const options = { store, tokens, ...change };
-    assert.equal(createPlantServer(options).listening, false);
-    assert.equal(
-      createPlantServer({ ...options, tls: undefined }).listening,
-      false
-    );
-    assert.equal(typeof createPlantHandler(options), "function");
+    const { tls, ...ofHandler } = { tls: undefined, ...options };
+    const server = createPlantServer({ ...ofHandler, tls });
+    assert.equal(typeof createPlantHandler(ofHandler), "function");
+    assert.equal(server.setSecureContext !== undefined, tls !== undefined);
   }
 });
 
-test("only a server with tls has setSecureContext", () => {
-  assert.equal(
-    typeof createPlantServer({ store, tokens, tls: pair }).setSecureContext,
-    "function"
-  );
-  assert.equal(
-    createPlantServer({ store, tokens }).setSecureContext,
-    undefined
-  );
-});
-
 // The limits that an embedder may set: each within its bounds, and no other name.
-
-test("the limits are those that are promised, and no other", () => {
-  assert.deepEqual(
-    Object.keys(limitsWith()),
-    limits.map(({ name }) => name)
-  );
-});
 
 /** With these, each of the two limits that are compared may have any value. */
 const apart = { bodyBytesMax: 1, bodiesBytesMax: 4 * 1024 ** 3 };
@@ -271,8 +231,7 @@ test("a body may be as large as all bodies together, and one more byte is a Rang
 });
 
 test("an unknown name of a limit is a TypeError", async () => {
-  const path = join(temporaryFolder(), "plants.ndjson");
-  for (const name of ["maxBody", "BodyBytesMax", "__proto__", ""]) {
+  for (const name of ["maxBody", "__proto__"]) {
     const limits: Partial<Limits> = Object.fromEntries([[name, 1]]);
     const expected = {
       name: "TypeError",
@@ -280,16 +239,14 @@ test("an unknown name of a limit is a TypeError", async () => {
         `^the limits are bodyBytesMax, headBytesMax, .* drainMillis; there is no ${name}$`
       )
     };
-    assert.throws(() => limitsWith(limits), expected);
-    const options = { store: new HeldStore(), tokens: ["a"], limits };
-    assert.throws(() => createPlantServer(options), expected);
-    await assert.rejects(openJournal(path, { limits }), expected);
+    assert.throws(() => createPlantServer({ store, tokens, limits }), expected);
+    await assert.rejects(openJournal("x", { limits }), expected);
   }
 });
 
-test("limits have the promised defaults, and are frozen", () => {
+test("the limits are those that are promised, with their defaults, and are frozen", () => {
   const defaults = limits.map(({ name, defaultValue }) => [name, defaultValue]);
-  assert.deepEqual(limitsWith(), Object.fromEntries(defaults));
+  assert.deepEqual(Object.entries(limitsWith()), defaults);
   assert.ok(Object.isFrozen(limitsWith({ bodyBytesMax: 7 })));
 });
 
@@ -462,25 +419,13 @@ test(
   }
 );
 
-for (const [what, bytes] of [
-  ["a plant", plant],
-  ["an early response", `${line}\r\n`]
-] as const) {
-  test(`onResponse may set header fields: ${what}`, { timeout }, async () => {
-    const onResponse: ResponseListener = (_answer, _socket, response) =>
-      void response?.setHeader("X-Request-Id", "7");
-    const handler = createPlantHandler({
-      store: new HeldStore(),
-      tokens: [token],
-      onResponse
-    });
-    for (const port of [
-      (await serve({ onResponse })).port,
-      await listen(createServer(handler))
-    ]) {
-      const answer = await answerTo(port, bytes);
-      assert.equal(answer.headers["x-request-id"], "7");
-      assert.equal(answer.headers["content-type"], "application/json");
-    }
-  });
-}
+test("onResponse may set header fields", { timeout }, async () => {
+  const onResponse: ResponseListener = (_answer, _socket, response) =>
+    void response?.setHeader("X-Request-Id", "7");
+  const { port } = await serve({ onResponse });
+  for (const bytes of [plant, `${line}\r\n`]) {
+    const { headers } = await answerTo(port, bytes);
+    assert.equal(headers["x-request-id"], "7");
+    assert.equal(headers["content-type"], "application/json");
+  }
+});
