@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { chmodSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { Host } from "../../src/program/host.ts";
@@ -33,16 +33,11 @@ function accepts(tokens: BearerTokens, given: string): boolean {
 
 for (const [what, given] of [
   ["none at all", []],
-  ["an empty one", [""]],
   ["a good one and an empty one", [secret, ""]],
-  ["one with a space", ["S3cret a"]],
   ["one that ends in a line feed", ["S3cret\n"]],
   ["a digest of 63 digits", [`sha256:${"a".repeat(63)}`]],
-  ["one of 65", [`sha256:${"a".repeat(65)}`]],
   ["a digest in capitals", [`sha256:${"A".repeat(64)}`]],
-  ["one with a g", [`sha256:${"g".repeat(64)}`]],
-  ["another digest", [`sha1:${"a".repeat(40)}`]],
-  ["SHA256", [`SHA256:${"a".repeat(64)}`]]
+  ["one with a g", [`sha256:${"g".repeat(64)}`]]
 ] as const) {
   test(`${what} is refused as tokens, and the old tokens stay`, () => {
     const isUnspoken = (error: unknown): boolean =>
@@ -74,9 +69,7 @@ test("a generated token is a new b64token of 256 bits, and is accepted by its di
 const [a, b] = ["a", "b"].map((name) => `sha256:${hexOf(name)}`);
 for (const [what, text, digests] of [
   ["no line feed at its end", `ci ${a}`, [a]],
-  ["two lines", `ci ${a}\nops ${b}\n`, [a, b]],
   ["blank lines, and lines of spaces", `\n  \n\t\nci ${a}\n\n \n`, [a]],
-  ["comments", `#\n  # tokens\n# ops ${b}\nci ${a}\n# end`, [a]],
   [
     "CRLF, blank lines and comments",
     `\r\n# tokens\r\nci ${a}\r\nops ${b}\r\n\r\n`,
@@ -108,18 +101,13 @@ for (const [what, text, line] of [
   ["no name", `${a}\n`, 1],
   ["no digest", "ci\n", 1],
   ["a token itself", "ci S3cret-token\n", 1],
-  ["a token alone", "S3cret-token\n", 1],
-  ["a digest without its kind", `ci ${hexOf("a")}\n`, 1],
-  ["a colon for the space", `ci:${a}\n`, 1],
   ["65 digits", `ci ${a}0\n`, 1],
   ["a third word", `ci ${a} more\n`, 1],
   ["a comment behind", `ci ${a} # ours\n`, 1],
-  ["a bad last line", `ci ${a}\n#\nops`, 3],
   ["a bad line after CRLF", `# x\r\n\r\nci ${a}\r\nS3cret x\r\n`, 4],
   ["CR alone", `ci ${a}\rops ${b}\r`, 1],
   ["the digest of an empty token", `ci ${a}\nops ${tokenDigest("")}`, 2],
-  ["a NUL", `ci ${a}\0`, 1],
-  ["UTF-16", `c\0i\0 \0${a}`, 1]
+  ["a NUL", `ci ${a}\0`, 1]
 ] as const) {
   test(`a tokens file with ${what} is refused, line ${line} named`, () => {
     assert.throws(
@@ -150,10 +138,8 @@ const file =
 
 for (const [mode, isPrivate] of [
   [0o600, true],
-  [0o400, true],
   [0o740, true],
-  [0o604, false],
-  [0o644, false]
+  [0o604, false]
 ] as const) {
   test(`a tokens file of mode ${mode.toString(8)} is read, ${isPrivate ? "silently" : "with an info line"}`, () => {
     const path = join(folder, `mode-${mode}`);
@@ -198,28 +184,13 @@ for (const [what, make, reason] of [
     file(good, 0o002),
     process.getuid?.() === 0 ? /write it, found mode 002$/ : /EACCES/
   ],
-  [
-    "that is a folder",
-    (path: string) => mkdirSync(path, { mode: 0o700 }),
-    /regular file/
-  ],
   // One that is waited for stops this test, and any start.
   [
     "that is a pipe",
     (path: string) => execFileSync("mkfifo", ["-m", "600", path]),
     /regular file/
   ],
-  [
-    "that is a device",
-    (path: string) => symlinkSync("/dev/null", path),
-    /regular file/
-  ],
   ["that is missing", () => undefined, /ENOENT|no such file/],
-  [
-    "behind a dangling link",
-    (path: string) => symlinkSync(`${path}-gone`, path),
-    /ENOENT|no such file/
-  ],
   ["with a bad third line", file(`ci ${a}\n\nS3cret-token\n`, 0o600), /line 3/]
 ] as const) {
   test(`a tokens file ${what} is refused by its name`, () => {

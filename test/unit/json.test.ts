@@ -48,44 +48,26 @@ const shown = (text: string): string => JSON.stringify(text.slice(0, 60));
 
 for (const text of [
   "null",
-  "true",
   "false",
   "-0",
-  "10",
   "-1.5",
-  "0.0",
   "1E+02",
-  "1e-2",
-  "1e400",
-  "9007199254740993",
   '""',
-  '"é€😀"',
-  '"\u007f"',
   '"\u2028\u2029"',
-  '"\ufeff"',
   '"\ufffd"',
-  '"\u{10ffff}"',
   '"\\"\\\\\\/\\b\\f\\n\\r\\t"',
   '"\\u0000\\u00e9\\u20AC\\uFFFE"',
   '"\\ud800\\udc00\\uDBFF\\uDFFF"',
-  '"\\ud7ff\\ue000"',
   '"\\\\ud83d"',
-  "[ ]",
   "[[],[null,[3]]]",
   "{ }",
-  '{"":1,"a":{"a":{"a":1}}}',
   '[{"a":1},{"a":2}]',
   '{"a":1,"A":2,"a ":3}',
-  '{"é":1,"e\u0301":2}',
-  '{"1":1,"01":2,"1.0":3}',
   '{"__proto__":{"a":1},"constructor":1,"then":2,"length":3,"get":6}',
   "\t\n\r 1\t\n\r ",
   ' { "a" : [ 1 , 2 ] , "b" : { } } ',
   "[".repeat(nestingMax) + "]".repeat(nestingMax),
   '{"a":'.repeat(63) + "[]" + "}".repeat(63),
-  `[${"[[]],".repeat(99)}1]`,
-  "9".repeat(400),
-  `0.${"0".repeat(400)}1`,
   `1e${"0".repeat(400)}`
 ] as const) {
   test(`${shown(text)} is read as JSON.parse reads it`, () => {
@@ -95,12 +77,8 @@ for (const text of [
 
 for (const text of [
   "9007199254740993",
-  "-0",
-  "1.0",
-  "1E+2",
   "1e1000000000",
   "9".repeat(2 ** 20),
-  `1${"0".repeat(100_000)}e-100000`,
   "0.10000000000000000000000001"
 ]) {
   test(`${shown(text)} stays the text that was sent`, () => {
@@ -132,113 +110,67 @@ const invalid: Readonly<
 > = {
   json: [
     ["", 0],
-    ["\n\t\r ", 4],
     ["{}{}", 2],
-    ["nullnull", 4],
     ["1\0", 1],
-    ["1//", 1],
     ["/**/1", 0],
     ["\ufeff1", 0],
-    ["1\ufeff", 1],
     ["\u00a01", 0],
-    ["\v1", 0],
-    ["\f1", 0],
-    ["[\u20281]", 1],
-    ["nul", 0],
-    ["True", 0],
     ["truee", 4],
-    ["undefined", 0],
     ["-", 0],
     ["+1", 0],
     ["01", 0],
-    ["-01", 0],
     ["1.", 1],
     [".5", 0],
-    ["1.e5", 1],
-    ["1.2.3", 3],
     ["1e", 1],
     ["1E+", 1],
-    ["1e1.5", 3],
     ["0x1", 1],
-    ["1_000", 1],
-    ["- 1", 0],
-    ["Infinity", 0],
     ["NaN", 0],
     ["１", 0],
-    ["1٢", 1],
     ['"', 1],
     ["'a'", 0],
     ['"a\nb"', 2],
     ['"\0"', 1],
     ['"\u001f"', 1],
     ['"€\u0001"', 4],
-    ['"😀\n"', 5],
     ['"\\', 1],
-    ['"\\"', 3],
     ['"\\x41"', 1],
-    ['"\\\'"', 1],
-    ['"\\N"', 1],
-    ['"é\\é"', 3],
-    ['"\\\n"', 1],
     ['"\\u00"', 1],
-    ['"\\U0041"', 1],
     ['"\\u00g1"', 1],
-    ['"\\u004１"', 1],
     ['"\\ud83d\\u"', 1],
     ["[", 1],
     ["]", 0],
     ["[1,]", 3],
-    ["[,1]", 1],
     ["[1 2]", 3],
-    ["[1}", 2],
-    ["[1]]", 3],
     ['["é" "é"]', 6],
     ["{", 1],
     ["{1:2}", 1],
-    ["{a:1}", 1],
     ['{"a" 1}', 5],
-    ['{"a":', 5],
     ['{"a":}', 5],
     ['{"a":1,}', 7],
-    ["{,}", 1],
     ['{"a":1]', 6],
-    ['{"a":1 "b":2}', 7],
-    ['{"a","b"}', 4],
-    ['{"😀":"😀",}', 15],
-    ["{[]:1}", 1]
+    ['{"😀":"😀",}', 15]
   ],
   duplicate: [
     ['{"a":1,"a":1}', 7],
-    ['{"":1,"":1}', 6],
     ['{"a":{"b":1,"c":2},"b":1,"b":2}', 25],
     ['{"a":1, "\\u0061":2}', 8],
-    ['{"é":1,"\\u00E9":2}', 8],
-    ['{"😀":1,"\\ud83d\\ude00":2}', 10],
     ['[[{"a":{"b":1,"b":2}}]]', 14],
-    ['{"a":{"a":1},"a":2}', 13],
     ['{"a":1,"a"', 7],
     ['{"__proto__":1,"__proto__":2}', 15],
-    ['{"toString":1,"toString":2}', 14],
     ['{"1":1,"1":2}', 7]
   ],
   surrogate: [
     ['"\\ude00\\ud83d"', 1],
     ['"\\ud83d\\ud83d\\ude00"', 1],
     ['"\\ud83dx\\ude00"', 1],
-    ['"\\ud83d\\\\ude00"', 1],
     ['"\\uD83D😀"', 1],
-    ['"é\\udfff"', 3],
     ['"\\ud83d\\ude00\\ude00"', 13],
-    ['"\\ud83d\\ue000"', 1],
     ['"\\ud83d\\ud7ff"', 1],
-    ['{"\\ud83d":1}', 2],
-    ['{"a":{"€":["\\udc00"]}}', 14]
+    ['{"\\ud83d":1}', 2]
   ],
   nesting: [
     [deep, 64],
     ['{"é":'.repeat(65), 384],
-    ["[".repeat(100_000), 64],
-    ["[" + deep.slice(1, -1) + "]", 64],
     ["[1," + deep.slice(1), 66],
     ['{"a":'.repeat(100_000), 320]
   ]
@@ -267,15 +199,10 @@ for (const [text, expected] of [
     "a JSON value: strings in double quotes, numbers without leading zeros"
   ],
   [
-    "007",
-    "a JSON value: strings in double quotes, numbers without leading zeros"
-  ],
-  [
     '"a\nb"',
     "a character, an escape or the closing quote: control characters must be escaped"
   ],
   ["[1 2]", '"," or "]"'],
-  ["{}{}", "the end of the body"],
   ["[[]]", "at most 1 levels"]
 ] as const) {
   test(`the message for ${shown(text)} says what was expected`, () => {
@@ -288,19 +215,14 @@ for (const [text, expected] of [
 for (const [what, hex, offset] of [
   ["a byte FF", "ff", 0],
   ["a lone continuation", "228022", 1],
-  ["a lead without continuation", "22c32822", 1],
   ["two bytes, truncated", "22c3", 1],
-  ["EF BF before a quote", "22efbf22", 1],
   ["EF before EF BF BD", "22efefbfbd22", 1],
   ["four bytes, truncated", "22f09f98", 1],
   ["an overlong slash", "22c0af22", 1],
-  ["a pair of CESU-8 surrogates", "22eda0bdedb88022", 1],
   ["U+110000", "22f490808022", 1],
   ["FF after characters of two and three", "22c3a9e282acff22", 6],
   ["UTF-16 with a byte order mark", "fffe3100", 0],
-  ["EF BF after U+FFFD", "22efbfbdefbf", 4],
-  ["FF after a whole value", "31ff", 1],
-  ["FF in a name", "7b22ff223a317d", 2]
+  ["EF BF after U+FFFD", "22efbfbdefbf", 4]
 ] as const) {
   test(`${what} (${hex}) is refused at offset ${offset} as not UTF-8`, () => {
     const error = errorOf(Buffer.from(hex, "hex"));
@@ -453,7 +375,7 @@ test("random bytes are refused where the longest text that TextDecoder accepts e
   }
 });
 
-for (const length of [16_382, 16_383, 16_384, 16_385]) {
+for (const length of [16_383, 16_384]) {
   test(`a name of ${length} characters with its quotes may stand once in an object`, () => {
     const name = (last: string) => `"${last.padStart(length - 2, "x")}"`;
     const object = (...lasts: readonly string[]) =>

@@ -74,25 +74,15 @@ test("a header is one line of 133 bytes, with the checksum of what stands before
 for (const [says, bytes] of [
   ["nothing", Buffer.alloc(0)],
   ["another version", line(headerLine.replace('"version":1', '"version":2'))],
-  ["another journal", line(headerLine.replace("plant-store", "plant-stare"))],
-  [
-    "another order of members",
-    line(`{"version":1,"journal":"plant-store","file":"${uuid}"`)
-  ],
   ["a member more", line(`${headerLine},"more":1`)],
   ["a space", line(headerLine.replace(":1", ": 1"))],
   [
     "a checksum of its own in it",
     line(`${headerLine},"crc":"${crcOf(headerLine)}"}xxx`)
   ],
-  ["a short UUID", line(headerLine.replace(uuid, uuid.slice(1)))],
   ["a wrong checksum", line(headerLine, "00000000")],
   ["a checksum in capitals", line(headerLine, crcOf(headerLine).toUpperCase())],
   ["its LF", Buffer.concat([line(headerLine), Buffer.from("\n")])],
-  [
-    "a byte order mark",
-    Buffer.concat([Buffer.from("\ufeff"), line(headerLine)])
-  ],
   ["a record", line(textOf('{"id":1,"name":""}'))]
 ] as const) {
   test(`a header with ${says} is none`, () =>
@@ -169,24 +159,14 @@ for (const [says, bytes] of [
 
 for (const [says, start] of [
   ["a header", headerLine],
-  ["an empty object", "{"],
   ["no plant", `{"seq":1,"at":"${at}","synced":133`],
-  [
-    "another order of members",
-    `{"at":"${at}","seq":1,"synced":133,"plant":{"id":7,"name":""}`
-  ],
   ["a member more", `${good},"more":1`],
   ["a space in it", good.replace(":", ": ")],
   ["seq 0", good.replace('"seq":1', '"seq":0')],
   ["seq 01", good.replace('"seq":1', '"seq":01')],
-  ["a negative seq", good.replace('"seq":1', '"seq":-1')],
-  ["a seq in quotes", good.replace('"seq":1', '"seq":"1"')],
   ["a synced of 0133", good.replace("133", "0133")],
-  ["a synced that is no integer", good.replace("133", "133.5")],
   ["a time without milliseconds", good.replace(".123Z", "Z")],
-  ["a time of another zone", good.replace(".123Z", ".123+00:00")],
   ["a plant that is no object", textOf('"Fern"')],
-  ["a plant that is an array", textOf("[]")],
   ["a plant without its end", textOf('{"id":7,"name":"Fern"')],
   ["a plant of one brace", textOf("{")]
 ] as const) {

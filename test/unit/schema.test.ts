@@ -34,7 +34,6 @@ for (const [text, plant] of [
   ],
   ['{"id":0,"name":"","tag":""}', { id: 0n, name: "", tag: "" }],
   ['{"id":-0,"name":" "}', { id: 0n, name: " " }],
-  ['{"id":1e2,"name":"a"}', { id: 100n, name: "a" }],
   ['{"id":9223372036854775807,"name":"a"}', { id: 2n ** 63n - 1n, name: "a" }],
   ['{"id":-9223372036854775808,"name":"a"}', { id: -(2n ** 63n), name: "a" }],
   ['{"id":1,"name":"\\u0000\\n😀\\ufeff"}', { id: 1n, name: "\0\n😀\ufeff" }],
@@ -58,25 +57,16 @@ for (const [text, plant] of [
 for (const [text, pointers, found] of [
   // Not even an object: told once, though both parts of the allOf ask for one.
   ["null", [""], /object/],
-  ["true", [""], /object/],
-  ["7", [""], /object/],
-  ['"name"', [""], /object/],
   ["[]", [""], /object/],
   // Something is missing.
   ["{}", ["/name", "/id"], /name is required.*\/id is required/],
-  ['{"id":1}', ["/name"], /required/],
-  ['{"name":"a"}', ["/id"], /required/],
   ['{"Name":"a","ID":1}', ["/name", "/id"], /required/],
   ['{"__proto__":{"id":1,"name":"a"}}', ["/name", "/id"], /required/],
   // The name or the tag is there, and is no string.
   ['{"id":1,"name":7}', ["/name"], /string/],
-  ['{"id":1,"name":[]}', ["/name"], /string/],
-  ['{"id":1,"name":{}}', ["/name"], /string/],
   ['{"id":1,"name":"a","tag":null}', ["/tag"], /string/],
-  ['{"id":1,"name":"a","tag":false}', ["/tag"], /string/],
   // The id is no integer: nothing is coerced.
   ['{"id":"7","name":"a"}', ["/id"], /integer/],
-  ['{"id":true,"name":"a"}', ["/id"], /integer/],
   ['{"id":[1],"name":"a"}', ["/id"], /integer/],
   ['{"id":1.5,"name":"a"}', ["/id"], /integer/],
   [
@@ -92,11 +82,6 @@ for (const [text, pointers, found] of [
       "^/name must be a string; " +
         "/id must be an integer from -9223372036854775808 to 9223372036854775807$"
     )
-  ],
-  [
-    '{"id":null,"name":null,"tag":null}',
-    ["/name", "/tag", "/id"],
-    /string.*string.*integer/
   ],
   ['{"id":1.5,"tag":1}', ["/name", "/tag", "/id"], /required.*string.*integer/]
 ] as const) {
