@@ -9,7 +9,6 @@ import { fern } from "../support/journals.ts";
 import { Cluster, storeOne, withCluster } from "./cluster.ts";
 import { Fake, openFake, refused, resumes } from "./fake.ts";
 import { createKey, credsOf, jwtOf } from "./nkeys.ts";
-import { proxied } from "./proxy.ts";
 import { seconds, until } from "../support/until.ts";
 
 const timeout = seconds(60);
@@ -21,11 +20,8 @@ const jwt = "eyJhbGci.eyJqdGki-_x.c2lnbmF0dXJl";
 
 /** A text that is not a key, and no login: nothing of it may reach a server. */
 const damagedSeeds = [
-  seed.toLowerCase(),
   `${seed.slice(0, 30)}\n${seed.slice(30)}`,
   (seed.match(/.{1,4}/g) ?? []).join(" "),
-  (seed.match(/.{1,8}/g) ?? []).join("-"),
-  Buffer.from(seed).toString("base64").replace(/.{40}/, "$&\n"),
   seed.replaceAll("I", "1"),
   seed.slice(0, -1),
   `${seed}${seed}`
@@ -167,24 +163,16 @@ describe("the credentials", { timeout }, () => {
   });
   const wrong = [
     "",
-    "s3cret\n",
-    "user u\ns3cret",
     "u\npassword s3cret",
     "user u",
-    "user u\npassword",
-    "user: u\npassword: s3cret",
     "password s3cret\nuser u",
     "user u\npassword s3cret\nx",
     "user u\npassword s3cr\u00E4t",
-    "user u\npassword s3\0cret",
     "user u\npassword s3cret\x7F",
     utf16("user u\r\npassword s3cret\r\n"),
     ...damagedSeeds.flatMap((text) => [text, `writer\n${text}`]),
-    seed.slice(1),
     nkey,
     createKey("account").seed,
-    credsOf(jwt, nkey),
-    `writer\n${seed}`,
     `${seed}\n${createKey("user").id}`,
     `${seed}\n${createKey("user").seed}`,
     `${jwt}\n${seed.slice(0, -1)}`
@@ -306,7 +294,7 @@ describe(
 );
 
 test(
-  "servers that know a user by an nkey serve the right one, and no wrong one, whenever they are asked",
+  "servers that know a user by an nkey serve the right one, and no wrong one",
   { ...withCluster, timeout },
   async () => {
     const { id, seed: right } = createKey("user");
@@ -317,28 +305,10 @@ test(
       servers: 1
     });
     await servers.create("plants", { num_replicas: 1 });
-    const {
-      proxies: [proxy = assert.fail()],
-      ports
-    } = await proxied(servers);
     await assert.rejects(
       servers.open("plants", { credentials: wrong, query }),
       { code: "refused", message: /Authorization Violation/ }
     );
-    let credentials = right;
-    const store = await servers.open("plants", {
-      credentials: () => credentials,
-      query,
-      ports,
-      limits: { unreachableMillis: 300 }
-    });
-    await store.append(fern);
-    credentials = wrong;
-    proxy.cut();
-    await until("it is refused", () => !store.stats.isReachable);
-    await assert.rejects(store.append(fern), { code: "unreachable" });
-    credentials = right;
-    await resumes(store);
-    await store.close();
+    await storeOne(servers.open("plants", { credentials: right, query }));
   }
 );

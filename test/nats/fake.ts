@@ -133,25 +133,20 @@ export class Fake {
     this.#server = createServer((socket) => this.#serve(socket));
   }
 
-  static async start(
-    script: Script = {},
-    address = "127.0.0.1",
-    port = 0
-  ): Promise<Fake> {
+  static async start(script: Script = {}): Promise<Fake> {
     const fake = new Fake(script);
-    fake.#server.listen(port, address);
+    fake.#server.listen(0, "127.0.0.1");
     await once(fake.#server, "listening");
     after(() => fake.stop());
     return fake;
   }
 
   get host(): string {
-    const { address, port } = this.#server.address() as AddressInfo;
-    return `${address}:${port}`;
+    return `127.0.0.1:${this.port}`;
   }
 
   get port(): number {
-    return Number(this.host.split(":")[1]);
+    return (this.#server.address() as AddressInfo).port;
   }
 
   /** The number of connections that are open. */
@@ -229,18 +224,10 @@ export class Fake {
     const whole = end + Number(total) + 2;
     if (text.length < whole) return 0;
     const headers = text.slice(end, end + Number(headerBytes));
-    const payload = Buffer.from(
-      text.slice(end + Number(headerBytes), whole - 2),
-      "latin1"
-    );
     const message = text.slice(end, whole - 2);
-    this.#answer(socket, {
-      subject,
-      reply,
-      headers,
-      payload: payload.toString(),
-      message
-    });
+    const bytes = Buffer.from(message.slice(headers.length), "latin1");
+    const payload = bytes.toString();
+    this.#answer(socket, { subject, reply, headers, payload, message });
     return whole;
   }
 

@@ -17,27 +17,22 @@ describe(
   "what was acknowledged is there",
   { ...withCluster, timeout, concurrency: 1 },
   () => {
-    for (const [signal, count] of [
-      ["SIGKILL", rounds],
-      ["SIGTERM", 1]
-    ] as const) {
-      test(`the leader ended by ${signal}, ${count} times`, async (t) => {
-        await underLoad(t, cluster, async ({ stream, load }) => {
-          for (let round = 1; round <= count; round++) {
-            const leader = await cluster.leader(stream);
-            await cluster.kill(leader, signal);
-            await load.more(500);
-            assert.notEqual(
-              (await cluster.leader(stream)).name,
-              leader.name,
-              "the fault fired"
-            );
-            cluster.restart(leader);
-            await cluster.ready(leader);
-          }
-        });
+    test(`the leader killed, ${rounds} times`, async (t) => {
+      await underLoad(t, cluster, async ({ stream, load }) => {
+        for (let round = 1; round <= rounds; round++) {
+          const leader = await cluster.leader(stream);
+          await cluster.kill(leader);
+          await load.more(500);
+          assert.notEqual(
+            (await cluster.leader(stream)).name,
+            leader.name,
+            "the fault fired"
+          );
+          cluster.restart(leader);
+          await cluster.ready(leader);
+        }
       });
-    }
+    });
 
     test("the leader stopped (SIGSTOP), and continued as one that knows of nothing", async (t) => {
       await underLoad(t, cluster, async ({ stream, load }) => {
@@ -111,24 +106,5 @@ describe(
         }
       );
     }
-
-    test("a server that responds to nothing any more (a black hole)", async (t) => {
-      t.mock.method(Math, "random", () => 0.5); // Hosts are tried in their order.
-      const {
-        proxies: [first = assert.fail("no proxy")],
-        ports
-      } = await proxied(cluster);
-      await underLoad(
-        t,
-        cluster,
-        async ({ load }) => {
-          first.isMute = true;
-          await load.more(500);
-          first.isMute = false;
-          assert.ok(first.lost > 0, "the fault fired");
-        },
-        { ports }
-      );
-    });
   }
 );

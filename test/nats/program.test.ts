@@ -27,27 +27,6 @@ const cluster = await Cluster.start();
 const login = "user u\npassword s3cret\n";
 const fern = (id: number): Buffer => post(`{"id":${id},"name":"Fern"}`);
 
-// The command line's own test has what is refused without a look at the address.
-test(
-  "a wrong address ends with 78, and no password is shown",
-  { timeout },
-  async () => {
-    for (const [PLANTS_STORE, pattern] of [
-      ["nats://h/pla.nts", /the store's address: expected nats:\/\//],
-      ['"nats://u:s3cret@h/plants"', /PLANTS_STORE must be a path .*, or nats:/]
-    ] as const) {
-      const { code, stdout, stderr } = await run(
-        [],
-        { PLANTS_STORE },
-        temporaryFolder()
-      );
-      assert.equal(code, 78, stderr);
-      assert.match(stderr, pattern);
-      assert.doesNotMatch(stdout + stderr, /s3/);
-    }
-  }
-);
-
 const refusals: readonly (readonly [
   what: string,
   mode: number,

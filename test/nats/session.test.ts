@@ -306,6 +306,23 @@ describe("hosts", () => {
     for (let turn = 0; turn < 40; turn++) await (await openFake(fakes)).close();
     assert.ok(fakes.every(({ connections }) => connections > 0));
   });
+  test("that were used last are tried last", async (t) => {
+    t.mock.method(Math, "random", random);
+    const fakes = [await Fake.start(), await Fake.start()] as const;
+    await openFake(fakes);
+    const counts = () => fakes.map(({ connections }) => connections);
+    let used = -1;
+    for (let turn = 0; turn < 20; turn++) {
+      const before = counts();
+      fakes.forEach((fake) => fake.cut());
+      await until("one is used", () => counts().join() !== before.join());
+      const next = counts().findIndex(
+        (count, index) => count !== before[index]
+      );
+      assert.notEqual(next, used, "it is the other one");
+      used = next;
+    }
+  });
   test("that cannot be resolved are reported, and the next host is tried", async () => {
     const good = await Fake.start();
     const warnings: string[] = [];

@@ -76,17 +76,12 @@ describe("over TLS", { ...withCluster, timeout }, () => {
       assert.equal((await server.read("plants")).length, length + 1);
     });
   }
-  for (const [what, tls] of [
-    ["an unknown authority", {}],
-    ["another authority", trusting(other)]
-  ] as const) {
-    test(`${what} is refused`, () =>
-      refused(
-        server.open("plants", { query, tls }),
-        "refused",
-        /self.signed certificate/
-      ));
-  }
+  test("another authority is refused", () =>
+    refused(
+      server.open("plants", { query, tls: trusting(other) }),
+      "refused",
+      /self.signed certificate/
+    ));
   test("a certificate for another name is refused", async () => {
     const named = await serverOf(other);
     await refused(
@@ -128,24 +123,6 @@ describe("over TLS", { ...withCluster, timeout }, () => {
       { code: "refused" }
     );
     assert.doesNotMatch(fake.said.join(), /s3cret|CONNECT/);
-  });
-  test("a round trip of 600 ms needs a longer handshake, and no other setting", async () => {
-    const [proxy, ports] = await proxyOf(server);
-    proxy.delayMillis = 300;
-    const options = { query, ports, tls: trusting(good) };
-    const hasty = await server.open("plants", {
-      ...options,
-      limits: { handshakeMillis: 1_500 }
-    });
-    assert.equal(
-      hasty.stats.isReachable,
-      false,
-      "the control: TLS takes longer"
-    );
-    await hasty.close();
-    await storeOne(
-      server.open("plants", { ...options, limits: { handshakeMillis: 10_000 } })
-    );
   });
   test("the program has a client certificate by flags, and reads it again for every connection", async () => {
     const verifying = await serverOf(good, "verify: true");
