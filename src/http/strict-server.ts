@@ -118,14 +118,19 @@ export function createStrictServer(
   });
 }
 
-/** @throws TypeError that names `tls`, without OpenSSL's text, which does not, and without a cause */
+/** @throws TypeError that names `tls`: OpenSSL's own messages do not */
 function createSecure(tls: TlsOptions, options: TlsOptions) {
   try {
     return withoutSecrets(createHttps({ ...withVersions(tls), ...options }));
   } catch (error) {
-    const code = String(codeOf(error) ?? "without a code");
-    throw new TypeError(`tls has options that node refuses: ${code}`);
+    throw tlsRefusal(error);
   }
+}
+
+/** Returns an error without OpenSSL's text and without a cause that shows it. */
+function tlsRefusal(error: unknown) {
+  const code = String(codeOf(error) ?? "without a code");
+  return new TypeError(`tls has options that node refuses: ${code}`);
 }
 
 /** Refuses TLS before 1.2, unless the embedder chooses: an inherited NODE_OPTIONS may allow it. */
