@@ -288,3 +288,26 @@ test(
     assert.equal(journal.match(/^\{"seq":/gm)?.length, 2);
   }
 );
+
+test(
+  "the README's curl example makes a key for each plant",
+  { skip: missing(["curl", "--retry-all-errors", "--version"]) },
+  async () => {
+    const { port, lines } = await serving();
+    const example = (name: string) => [
+      "-ec",
+      recipeWith("retry", {
+        "http://127.0.0.1:8080": `http://127.0.0.1:${port}`,
+        "PLANTS_TOKEN=garden": "PLANTS_TOKEN=a",
+        Moss: name
+      })
+    ];
+    for (const name of ["Moss", "Fern"]) {
+      const { stdout } = await promisify(execFile)("sh", example(name), {
+        env: cleanEnvironment({ PLANTS_TOKEN: "a" })
+      });
+      assert.equal(stdout, `{"name":"${name}"}\n`);
+    }
+    assert.equal(lines().length, 2);
+  }
+);
