@@ -279,7 +279,7 @@ describe("a plant of which nobody has taken any attempt", () => {
 });
 
 describe("a plant after an idle time", () => {
-  test("gets as much time as any other before its connection counts as stuck", async (t) => {
+  test("gets the time of every other one before its connection counts as stuck", async (t) => {
     const { fake, store } = await open({
       onPlant: inTurn([good, undefined, ack(2)])
     });
