@@ -231,8 +231,8 @@ test("a stalled reader of the log delays no request, and the dropped lines are c
     args: ["--log-requests", ...unbounded]
   });
   server.process.stderr?.pause();
-  const requests = 800;
-  // Their lines are three times what pipe and stream take.
+  const requests = 1_600;
+  // Their lines have 400 KB. The pipe and the streams at its two ends take half of that at most.
   for (let sent = 0; sent < requests; sent += 400) {
     const answers = await ask(server, plant.repeat(400), 400);
     assert.deepEqual(
